@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import assert_never
 
-from mars.core.errors import Fenced, MarsError, OutputRefused, Unavailable
+from mars.core.errors import Fenced, MarsError, TaskAtFault, Unavailable
 from mars.core.types import MemberId, TaskName
 from mars.process.life import ServiceHealth
 from mars.process.snapshots import read_snapshots
@@ -74,7 +74,7 @@ class BucketWork:
                 outcome = self._do(instruction)
         except Fenced as problem:
             outcome = self._failed(instruction, problem, fenced=True)
-        except OutputRefused as problem:
+        except TaskAtFault as problem:
             outcome = self._failed(instruction, problem, culprit=TaskName(problem.task))
         except Unavailable as problem:
             self._services.lost(problem)

@@ -101,6 +101,7 @@ class Lookout:
         self._positions: dict[Bucket, int] = {}
         self._partitions: dict[Topic, int] = {}
         self._topic_ids: dict[Topic, str] = {}
+        self._told_gone: set[Topic] = set()
         self._failed: set[TaskName] = set()
         self._looks = 0
 
@@ -238,10 +239,21 @@ class Lookout:
                 except TopicRefused as problem:  # what its tasks know of it still holds (I7)
                     logs.warning(_log, "Kafka refuses a source topic", problem=problem.detail)
                     continue
+                if found is None and self._partitions.get(topic) == 0:
+                    self._tell_of_gone(topic)  # at two looks: a broker that begins knows none
                 self._partitions[topic] = found.partitions if found else 0
                 self._topic_ids.pop(topic, None)
                 if found is not None:
                     self._topic_ids[topic] = found.topic_id
+
+    def _tell_of_gone(self, topic: Topic) -> None:
+        """Once in a reign; an incident that is there already stays as it was."""
+        if topic in self._told_gone:
+            return
+        self._told_gone.add(topic)
+        for task in self._known_tasks.tasks.values():
+            if task.current.stream.topic == topic and not _deleted(task):
+                self._ports.tell(incidents.source_gone(task))
 
     def _plans(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, Plan]:
         """Plans of the tasks that are about to change version: only these are needed."""

@@ -107,12 +107,13 @@ def router(services: Services, stopping: Stopping) -> APIRouter:
         order: Annotated[
             str | None, Query(description="an item of the query; -item for descending")
         ] = None,
+        partition: OfPartition = None,
     ) -> Response:
         """Open windows with their values as of now; the limit is per window."""
-        wanted = select(key, order, limit)
+        wanted = select(key, order, limit, partition)
 
         return await services.answering.answer(
-            ("windows", name, key, limit, order),
+            ("windows", name, key, limit, order, partition),
             lambda: rendered(services.windows.open_windows(name, wanted)),
             services.turns.logs,
         )

@@ -131,20 +131,6 @@ class TaskCompiler:
         return plans
 
 
-def check_times(plan: Plan, what: str) -> None:
-    """Raise Rejected for windows that are not known by times, where that is computed by them."""
-    if plan.counts_rows:
-        raise Rejected(
-            f"{what} does not show windows of so many rows yet; register the task and look at its "
-            "open windows, or take windows by time"
-        )
-    if plan.has_sessions:
-        raise Rejected(
-            f"{what} does not show sessions yet; register the task and look at its open windows, "
-            "or take windows by time"
-        )
-
-
 def _key(name: TaskName, version: TaskVersion) -> tuple[TaskName, int, int]:
     return name, version.version, version.created_ms
 

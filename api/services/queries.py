@@ -10,7 +10,7 @@ from api.callers import caller
 from api.names import known_query_id, no_query
 from api.query_schemas import NewQueryRequest
 from api.services.beginning import Beginnings
-from api.services.compiling import TaskCompiler, check_times
+from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, ClusterContext, Ports
 from api.services.defining.making import DEFINITION_BYTES_MAX, described
 from api.services.tasks import ATTEMPTS_MAX
@@ -98,7 +98,11 @@ class QueryService:
             task=TaskName(query),
             version=1,
         )
-        check_times(plan, "a query over history")
+        if plan.counts_rows and request.files is not None:
+            raise Rejected(
+                "windows of so many rows count those of a partition in the order of their offsets, "
+                "and files have none: leave files out and read the topic, or take windows by time"
+            )
         return plan
 
     def _make_room(self) -> None:

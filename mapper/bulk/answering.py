@@ -6,13 +6,14 @@ query ──▶ ranges as of now ──engine──▶ rows, keys, counts ──
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mars.core.errors import JobFailed
 from mars.core.plan import Plan
-from mars.core.types import Range, TaskName, Topic, file_lane, live_lane
-from mars.core.windows import Window
+from mars.core.types import Lane, Range, TaskName, Topic, file_lane, live_lane
+from mars.core.windows import Counting, Session, Window, WindowShape
+from mars.core.windows.counting import number_of
 from mars.engine.codec import result_headers
 from mars.engine.codec.canonical import bucket_of_task
 from mars.process.compiling import compile_request
@@ -25,6 +26,7 @@ from mars.protocol.ports import (
     QueryAnswer,
     QueryJob,
     TopicAdmin,
+    number_in_row,
     window_of_row,
 )
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
@@ -128,11 +130,11 @@ class QueryAnswerer:
         return OutputRows(
             query.output_topic,
             bucket_of_task(plan.task, info.partitions),
-            tuple(output_rows(query, zip(found.keys, found.rows, strict=True))),
+            tuple(output_rows(query, plan.window, found)),
         )
 
 
-def output_rows(query: Query, rows: Iterable[tuple[bytes, bytes]]) -> Iterable[OutputRow]:
+def output_rows(query: Query, shape: WindowShape, found: QueryAnswer) -> Iterable[OutputRow]:
     """Result rows with their headers.
 
     They name no bucket and no emission: what a reducer looks for when it audits its own.
@@ -142,10 +144,23 @@ def output_rows(query: Query, rows: Iterable[tuple[bytes, bytes]]) -> Iterable[O
         (result_headers.VERSION, result_headers.number(FIRST_VERSION)),
         (result_headers.REVISION, result_headers.number(0)),
     )
-    for key, value in rows:
-        complete = _within(query, window_of_row(key, value))
+    for key, value in zip(found.keys, found.rows, strict=True):
+        if isinstance(shape, Counting):
+            complete = _is_full(shape, value, found.counted)
+        else:
+            window = window_of_row(key, value)
+            complete = _within(query, shape.reach(window) if isinstance(shape, Session) else window)
         flag = (result_headers.COMPLETE, b"1" if complete else b"0")
         yield OutputRow(key, value, (*common, flag))
+
+
+def _is_full(shape: Counting, value: bytes, counted: Mapping[Lane, int]) -> bool:
+    """Whether the window of a row has as many rows as it counts, of so many of each lane."""
+    name = number_in_row(value)
+    if name is None:
+        return False
+    end = number_of(shape.window_numbered(name).end_ms)
+    return end <= counted.get(live_lane(name.partition), 0)
 
 
 def _within(query: Query, window: Window) -> bool:

@@ -51,6 +51,7 @@ _COMMANDS = {
     "key": _Place("mars.cli.keys", "key", "Make, list and remove API keys."),
     "tail": _Place("mars.cli.tail", "tail", "Show results of a task as they come."),
     "why": _Place("mars.cli.why", "why", "Say why no result comes, and who holds each window."),
+    "windows": _Place("mars.cli.why", "windows", "Show open windows with their values as of now."),
     "top": _Place("mars.cli.top", "top", "Show the cluster and its tasks, live."),
     "verify": _Place("mars.cli.verify", "verify", "Compute a finished window again, and compare."),
     "dead": _Place("mars.cli.audits", "dead", "Show rows that were not counted, and why."),

@@ -23,7 +23,7 @@ from mars.cli.shared import (
     print_json,
     say_json,
 )
-from mars.cli.tables import clock, number, table
+from mars.cli.tables import cell, clock, number, table
 from mars.client.answers import Query, Row
 from mars.client.blocking import Client
 from mars.client.calls.queries import trouble_of
@@ -36,8 +36,6 @@ POLL_S = 0.3
 
 ROWS_SHOWN = 50
 """Rows that a table shows; --all and --json show every one."""
-
-_TIMES = ("window_start", "window_end")
 
 
 @click.command()
@@ -159,17 +157,10 @@ def _show(found: Query, rows: Sequence[Row], limit: int | None, as_json: bool) -
     kept = rows if limit is None else rows[:limit]
     if kept:
         columns = list(kept[0])
-        output().print(table(columns, [[_cell(row, name) for name in columns] for row in kept]))
+        output().print(table(columns, [[cell(row, name) for name in columns] for row in kept]))
     if len(kept) < len(rows):
         output().print(f"... and {len(rows) - len(kept)} more (--all shows them)")
     messages().print(_account(found))
-
-
-def _cell(row: Row, name: str) -> str:
-    value = row[name]
-    if name in _TIMES and isinstance(value, int):
-        return clock(value)
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _account(found: Query) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich import box
@@ -10,6 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mars.core.printable import LINES, printable
+
+WINDOW_TIMES = ("window_start", "window_end")
+"""The columns of a result row that bound its window."""
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -24,6 +28,14 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 def _literal(cell: str) -> Text:
     return Text(printable(cell, LINES))
+
+
+def cell(row: Mapping[str, object], column: str) -> str:
+    """The value of a result row: JSON, but for the bounds of its window."""
+    value = row[column]
+    if column in WINDOW_TIMES and isinstance(value, int):
+        return clock(value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 def clock(time_ms: int | None) -> str:

@@ -1,4 +1,7 @@
-"""`mars why`: which partition, mapper or reducer the next windows wait for."""
+"""`mars why`: which partition, mapper or reducer the next windows wait for.
+
+`mars windows`: what they hold so far.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import click
 
 from mars.cli.completion import task_argument
 from mars.cli.shared import api_address, api_option, json_option, output, print_json
-from mars.cli.tables import begin_together, clock, number, table, window_name
+from mars.cli.tables import begin_together, cell, clock, number, table, window_name
 from mars.client.answers import HeldBy, WindowWhy
 from mars.client.blocking import Client
+from mars.core.words import counted
 
 
 @click.command()
@@ -40,6 +44,41 @@ def why(name: str, api: str | None, as_json: bool) -> None:
         ]
         if rows:
             output().print(table(("partition", "offset", "rows", "reason"), rows))
+
+
+@click.command()
+@task_argument
+@click.option("--key", default=None, help="The first key, or a JSON array of the first keys.")
+@click.option("--order", default=None, help="An item of the query; -item for descending.")
+@click.option("--limit", type=int, default=None, help="Most rows of a window [default: 100].")
+@click.option(
+    "--partition", type=click.IntRange(min=0), help="Where windows count rows: of this partition."
+)
+@api_option
+@json_option
+def windows(
+    name: str,
+    key: str | None,
+    order: str | None,
+    limit: int | None,
+    partition: int | None,
+    api: str | None,
+    as_json: bool,
+) -> None:
+    """Show the open windows of task NAME with their values as of now."""
+    with Client(api_address(api)) as client:
+        found = client.windows(name, key=key, order=order, limit=limit, partition=partition)
+    if as_json:
+        print_json(found)
+        return
+    rows = [row for window in found.windows for row in window.rows]
+    if rows:
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        cells = [[cell(row, one) if one in row else "-" for one in columns] for row in rows]
+        output().print(table(columns, cells))
+    left = " Some rows are left out (--limit)." if found.truncated else ""
+    more = f" {counted(found.more, 'later window', ',')} not shown." if found.more else ""
+    output().print(f"{counted(len(found.windows), 'open window', ',')}.{left}{more}")
 
 
 def _row(window: WindowWhy, together: bool) -> tuple[str, ...]:

@@ -76,6 +76,8 @@ INTERNAL: Final = frozenset(
         "LocalClusterError",
         "OutputRefused",
         "SnapshotLost",
+        "SourceMadeAnew",
+        "TaskAtFault",
         "TaskLimit",
         "TopicRefused",
     }

@@ -193,6 +193,11 @@ class TaskDefinition:
         return begun[-1].version, None
 
 
+def made_anew(topic: str) -> str:
+    """Why a task fails whose source topic is another one under the same name."""
+    return f"topic {topic} was deleted and made again, so its offsets are others: {REGISTER_AGAIN}"
+
+
 def resume_helps(detail: str) -> bool:
     """Whether a task that failed so may go on when it is resumed."""
     return not detail.rstrip(".").endswith(REGISTER_AGAIN)

@@ -8,7 +8,9 @@
     ├── Fenced                 somebody newer owns what the caller thought it owned
     ├── Interrupted            an outcome is unknown: the caller must look before it goes on
     ├── TaskLimit              one task went over a limit; the others are not concerned
-    ├── OutputRefused          one task's output topic does not take its rows
+    ├── TaskAtFault            one task cannot commit as things are; the others can
+    │   ├── OutputRefused      its output topic does not take its rows
+    │   └── SourceMadeAnew     its source topic was deleted and made again
     ├── SnapshotLost           saved window state is not in Kafka as it was recorded
     ├── JobFailed              a Spark job cannot succeed, however often it is tried
     ├── WaitedTooLong          what was waited for did not come in the time that was given
@@ -79,17 +81,25 @@ class StatesTooLarge(TaskLimit):
     """What some rows add to a task takes more room than one partial may; fewer rows may not."""
 
 
-class OutputRefused(MarsError):
-    """An output topic is gone, or does not take a row; nothing was committed.
+class TaskAtFault(MarsError):
+    """Nothing was committed: `task` cannot go on as things are, the others of its bucket can."""
 
-    `task` cannot emit as things are; the other tasks of the bucket can, without it.
-    """
+    def __init__(self, task: str, text: str) -> None:
+        super().__init__(text)
+        self.task = task
+
+
+class OutputRefused(TaskAtFault):
+    """An output topic is gone, or does not take a row."""
 
     def __init__(self, task: str, topic: str, detail: str) -> None:
-        super().__init__(f"Task {task} cannot write to topic {topic}: {detail}.")
-        self.task = task
+        super().__init__(task, f"Task {task} cannot write to topic {topic}: {detail}.")
         self.topic = topic
         self.detail = detail
+
+
+class SourceMadeAnew(TaskAtFault):
+    """The topic that the task reads is another one than it was registered for."""
 
 
 class SnapshotLost(MarsError):

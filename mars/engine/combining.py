@@ -58,11 +58,11 @@ def combine(plan: Plan, pieces: Sequence[Mapped]) -> Mapped:
         ranges=join_ranges(part for piece in pieces for part in piece.ranges),
         marks_ms=join_marks(piece.marks_ms for piece in pieces),
         partials=tuple(combine_partials(plan, by_bucket[bucket]) for bucket in sorted(by_bucket)),
-        numbered=_join_numbered(piece.numbered for piece in pieces),
+        numbered=join_numbered(piece.numbered for piece in pieces),
     )
 
 
-def _join_numbered(pieces: Iterable[Mapping[Lane, RowNumbers]]) -> dict[Lane, RowNumbers]:
+def join_numbered(pieces: Iterable[Mapping[Lane, RowNumbers]]) -> dict[Lane, RowNumbers]:
     """From the first row of a lane to its last."""
     joined: dict[Lane, RowNumbers] = {}
     for piece in pieces:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.plan import Plan, reads_keys
 from mars.core.types import TaskName, Topic
+from mars.protocol.ports import SourceTopic
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class RunnableTask:
     def running(self) -> bool:
         """True if the task takes rows."""
         return self.definition.state is TaskState.RUNNING
+
+    @property
+    def source(self) -> SourceTopic:
+        """The topic that it reads; no version of it reads another."""
+        current = self.definition.current
+        return SourceTopic(self.name, Topic(current.stream.topic), current.topic_id)
 
     def begun(self) -> tuple[tuple[TaskVersion, Plan], ...]:
         """The versions whose start is decided, with their plans, oldest first."""

@@ -7,7 +7,7 @@ written, which gives its type; what has no example, or no description, fails.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Final
 
@@ -125,6 +125,13 @@ TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "`ORDER BY ... LIMIT n`": ({}, "ORDER BY count LIMIT 3"),
 }
 
+USES: Final[Mapping[str, Callable[[Plan], bool]]] = {
+    "`mars task preview`": lambda _plan: True,
+    "`mars query` over a topic": lambda _plan: True,
+    "`mars query` over files": lambda plan: not plan.counts_rows,
+    "history by Spark": lambda plan: not plan.maps_in_order,
+}
+
 OPERATOR_WORDS: Final[Mapping[str, str]] = {
     "bytes + 1": "`+ - *`: exact over integers, to 128 bits; beyond them NULL",
     "bytes / 2": "division is never cut off; `x / 0` is NULL",
@@ -234,14 +241,17 @@ and a window has at most {PANES_MAX:,} slices (its size by the greatest common d
 
 {SESSIONS.strip()}
 
-### Which options go with which windows
+### What goes with which windows
 {_table(("", *SHAPES), _matrix())}"""
 
 
 def _matrix() -> Iterable[tuple[str, ...]]:
-    """Each option, tried with each shape."""
+    """Each option, tried with each shape; then what may be done with it."""
     for name, (options, rest) in TRIED.items():
         yield name, *(_verdict(form, options, rest) for form in SHAPES.values())
+    plans = [_plan("sip, count(*)", f"GROUP BY sip {form}", {}) for form in SHAPES.values()]
+    for name, works in USES.items():
+        yield name, *("yes" if works(plan) else "no" for plan in plans)
 
 
 def _verdict(form: str, options: Mapping[str, object], rest: str) -> str:

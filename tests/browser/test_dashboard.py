@@ -204,6 +204,24 @@ def test_preview_offers_the_delay_that_the_rows_need(
     page.until_text("with the delay of 5 s none would be late")
 
 
+def test_preview_names_windows_of_rows_and_lists_sessions(
+    page: Browser, site: str, world: World
+) -> None:
+    fill_topic(world)
+    page.go(f"{site}/#/new")
+    page.type("#sql", SQL.replace("10 s", "15 ROWS"))
+    page.click_text("Preview")
+    page.until_text("Window 0 of partition 0: 2 groups")
+    page.until_text("Window 1 of partition 0: 2 groups, not full")
+    page.until_text("No row is late")
+
+    page.type("#sql", SQL.replace("10 s", "SESSION 10 s"))
+    page.click_text("Preview")
+    page.until_text("Sessions (UTC)")
+    assert "10.0.0.3" in page.text("#preview table")
+    assert "may have more rows" in page.text("#preview table")
+
+
 # ------------------------------------------------------------------------------------ streams
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
@@ -21,12 +19,16 @@ from mars.adapters.spark.engine import SparkEngine
 from mars.adapters.spark.files import list_history
 from mars.core.definitions import FileHistory, HistoryFile, resume_helps
 from mars.core.errors import JobCancelled, JobFailed, Unavailable
-from mars.core.locations import FileRoots
 from mars.core.plan import Field, FieldType, Origin
-from mars.core.settings import BulkSettings, KafkaSettings, Settings
-from mars.core.types import Range, Reason, RowCounts, Topic, file_lane
+from mars.core.types import Range, Reason, RowCounts, file_lane
 from mars.engine.aggregates import DISTINCT_VALUES_MAX
-from mars.protocol.ports import BulkEngine, QueryJob
+from tests.contracts.bulk_engines import (
+    CANCEL_WITHIN_S,
+    ROOTS,
+    Bulk,
+    raised,
+    spark_settings,
+)
 from tests.contracts.bulk_jobs import (
     SQL,
     counts_of,
@@ -41,78 +43,11 @@ from tests.contracts.bulk_jobs import (
     stream_of,
     whole,
 )
-from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
+from tests.contracts.kafka_servers import KafkaCluster, MemoryCluster
 from tests.contracts.waiting import eventually
 from tests.support.spark import SparkShelf
 
 pytestmark = pytest.mark.timeout(600)
-
-CANCEL_WITHIN_S = 60.0
-
-
-ROOTS = FileRoots.of([tempfile.gettempdir()])
-"""Where the tests of a run have their folders."""
-
-
-def spark_settings(bootstrap: str) -> Settings:
-    bulk = BulkSettings(task_rows=1_000, files=ROOTS.folders)
-    return Settings(kafka=KafkaSettings(bootstrap), bulk=bulk)
-
-
-class Bulk:
-    """An engine on a cluster."""
-
-    def __init__(self, cluster: Cluster, engine: BulkEngine) -> None:
-        self.cluster = cluster
-        self.engine = engine
-
-    def filled(self, rows: int, partitions: int = 2) -> tuple[Topic, str]:
-        """A topic with so many rows, round robin, and its id."""
-        topic = self.cluster.topic(partitions)
-        for partition in range(partitions):
-            self.cluster.append(topic, partition, flows(rows)[partition::partitions])
-        return topic, self.topic_id(topic)
-
-    def topic_id(self, topic: Topic) -> str:
-        found = self.cluster.admin().describe(topic)
-        assert found is not None
-        return found.topic_id
-
-    def cancelled(self, job: QueryJob) -> BaseException | None:
-        """What a job raises that is cancelled while it runs."""
-        if isinstance(self.engine, MemoryBulkEngine):
-            engine = self.engine
-            engine.meanwhile(lambda: engine.cancel(job.id))
-            return raised(lambda: engine.query(job))
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(self.engine.query, job)
-
-            def cancel() -> bool:
-                self.engine.cancel(job.id)
-                return running.done()
-
-            eventually(cancel, CANCEL_WITHIN_S)
-            return running.exception()
-
-
-def raised(call: Callable[[], object]) -> BaseException | None:
-    try:
-        call()
-    except (JobCancelled, JobFailed, Unavailable) as error:
-        return error
-    return None
-
-
-@pytest.fixture(params=["memory", pytest.param("spark", marks=pytest.mark.integration)])
-def bulk(request: pytest.FixtureRequest) -> Iterator[Bulk]:
-    """The twin, and the engine on Spark with a real Kafka."""
-    if request.param == "memory":
-        memory = MemoryCluster()
-        yield Bulk(memory, MemoryBulkEngine(memory.broker, ROOTS))
-        return
-    shelf: SparkShelf = request.getfixturevalue("spark_shelf")
-    real: KafkaCluster = request.getfixturevalue("kafka_cluster")
-    yield Bulk(real, shelf.engine(spark_settings(real.bootstrap)))
 
 
 # -------------------------------------------------------------------------------------- mapping

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.wire import encode_progress, progress_key
-from mars.core.errors import Fenced, Interrupted, OutputRefused, Unavailable
+from mars.core.definitions import resume_helps
+from mars.core.errors import Fenced, Interrupted, OutputRefused, SourceMadeAnew, Unavailable
 from mars.core.types import Bucket, Topic
 from mars.engine.codec.result_headers import result_headers
-from mars.protocol.ports import Emission, References, Transaction
+from mars.protocol.ports import Emission, References, SourceTopic, Transaction
 from tests.contracts.kafka_servers import BUCKETS, Cluster
 from tests.contracts.transactions import (
     BUCKET,
@@ -319,6 +320,33 @@ def test_the_audit_says_that_a_topic_is_gone(cluster: Cluster, output: Topic) ->
     emission = emitted(cluster, Rows(output, [[b"a"]]))
     cluster.delete(output)
     assert f"there is no {output}" in (cluster.sink().audit(emission, BUCKET) or "")
+
+
+# --------------------------------------------------------------------------------------- sources
+
+
+def test_rows_of_a_topic_that_was_made_anew_are_not_committed(
+    cluster: Cluster, output: Topic
+) -> None:
+    source = cluster.topic(2)
+    known = cluster.admin().describe(source)
+    assert known is not None
+    read = SourceTopic(TASK, source, known.topic_id)
+
+    def due(emit: int, row: bytes) -> Transaction:
+        return replace(transaction(emit, Rows(output, [[row]])), sources=(read,))
+
+    sink = cluster.sink()
+    done = sink.commit(due(1, b"before"), own(sink).next)
+    cluster.delete(source)
+    eventually(lambda: cluster.admin().describe(source) is None)
+    done = sink.commit(due(2, b"while it is gone"), done.next)
+    cluster.admin().ensure_output(source, 2)
+    with pytest.raises(SourceMadeAnew, match=f"{source} was deleted and made again") as refused:
+        sink.commit(due(3, b"after"), done.next)
+    assert refused.value.task == TASK
+    assert not resume_helps(str(refused.value))
+    assert committed(cluster, output) == [b"before", b"while it is gone"]
 
 
 # --------------------------------------------------------------------------------------- outputs

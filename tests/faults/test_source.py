@@ -16,13 +16,14 @@ from tests.faults.conftest import NO_BULK, settings
 from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.kafka import admin, delete_records, ends
 from tests.support.load import PARTITIONS, Load
-from tests.support.rows import flow_rows
+from tests.support.rows import KEY, expected, flow_rows
 from tests.support.store import Store
 
 pytestmark = pytest.mark.faults
 
 WINDOW_S = 10
 ROWS_PER_S = 200
+SLOW_ROWS_PER_S = 50
 RETAKEN_S = 6
 """Seconds of a window whose rows retention takes away."""
 
@@ -115,6 +116,30 @@ def test_20_a_topic_that_is_deleted_and_made_again_is_noticed(mars: MarsCluster)
                 for one in mars.client.incidents(task="f20_again")
             ),
         )
+
+
+def test_20_no_row_of_a_topic_that_was_made_again_is_in_a_result(mars: MarsCluster) -> None:
+    """Made again at once, with more rows than there were: readers go on among them."""
+    start_ms = time.time_ns() // 10**6 - 600_000
+    rows = flow_rows(0, 6_000, start_ms, rows_per_s=SLOW_ROWS_PER_S)
+    with declared(Load(mars, "f20_at_once")) as load:
+        load.send(rows[:2_000])
+        mars.ledger("f20_at_once", 2_000, 1)
+        mars.delete_topic("f20_at_once")
+        wait_for("the topic to be gone", lambda: not _exists(mars, "f20_at_once"))
+        mars.topic("f20_at_once", PARTITIONS)
+        load.send(rows[2_000:])
+
+        wait_for("the task to fail", lambda: mars.client.task("f20_at_once").state == "failed")
+        wanted = expected(rows[:2_000], load.window_s * 1_000)
+        emitted = {
+            (value["window_start"], *(value[name] for name in KEY)): value["ids"]
+            for _key, value, _headers in mars.read("mars.results.f20_at_once")
+        }
+        assert emitted
+        assert {
+            at: ids for at, ids in emitted.items() if ids != wanted.get(at, {}).get("ids")
+        } == {}
 
 
 def _failed_because_of(mars: MarsCluster, word: str) -> bool:

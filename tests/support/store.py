@@ -5,16 +5,28 @@ from __future__ import annotations
 from typing import Any, cast
 
 import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from tests.support.cluster import MarsCluster, wait_for
 
+LOOK_AGAIN_S = 0.1
+COMES_BACK_S = 30
+"""The supervisor has started a new server, which does not answer yet."""
+
 
 class Store:
-    """The store of a cluster, by a connection of the test's own."""
+    """The store of a cluster, by a connection of the test's own.
+
+    A server that is just being started is waited for, as Mars would.
+    """
 
     def __init__(self, mars: MarsCluster) -> None:
         self._mars = mars
-        self._client = redis.Redis.from_url(mars.file["redis"])
+        patience = Retry(ConstantBackoff(LOOK_AGAIN_S), int(COMES_BACK_S / LOOK_AGAIN_S))
+        self._client = redis.Redis.from_url(
+            mars.file["redis"], retry=patience, retry_on_error=[redis.ConnectionError]
+        )
 
     def __enter__(self) -> Store:
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
@@ -24,6 +24,29 @@ class AskedWindow(NamedTuple):
     def names_one(self) -> bool:
         """False where nothing is given."""
         return any(value is not None for value in self)
+
+
+class SaidName(TypedDict):
+    """How an answer names a window: the members of all that are of one."""
+
+    window_start: int | None
+    window_end: int | None
+    partition: int | None
+    window_number: int | None
+
+
+def said_name(start_ms: int, end_ms: int, counted: WindowNumber | None) -> SaidName:
+    """The name of a window: its number where it counts rows, else its times."""
+    if counted is None:
+        return SaidName(
+            window_start=start_ms, window_end=end_ms, partition=None, window_number=None
+        )
+    return SaidName(
+        window_start=None,
+        window_end=None,
+        partition=counted.partition,
+        window_number=counted.number,
+    )
 
 
 def wanted_of(

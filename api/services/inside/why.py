@@ -9,6 +9,7 @@ from typing import NamedTuple
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.missing import Away, Missing
+from api.services.inside.naming import said_name
 from api.services.inside.progress import ProgressTail
 from api.services.operation.logs import (
     LoggedRowsDraft,
@@ -22,6 +23,7 @@ from mars.client.answers import Dropped, DroppedSample, HeldBy, PartitionWhy, Wh
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.types import Bucket, MemberId, Topic
 from mars.core.windows import moment
+from mars.core.windows.counting import WindowNumber
 from mars.inspect.evidence import Evidence, KnownOwner, LoggedRows, Reading
 from mars.inspect.explaining import (
     Explanation,
@@ -271,11 +273,9 @@ def _view(evidence: Evidence, explanation: Explanation, summary: str) -> Why:
 
 def _window(window: OpenWindow) -> WindowWhy:
     counted = window.counted
+    number = None if counted is None else WindowNumber(counted.number, counted.partition)
     return WindowWhy(
-        window_start=window.start_ms if counted is None else None,
-        window_end=window.end_ms if counted is None else None,
-        partition=None if counted is None else counted.partition,
-        window_number=None if counted is None else counted.number,
+        **said_name(window.start_ms, window.end_ms, number),
         version=window.version,
         rows=window.rows,
         watermark=window.watermark_ms,

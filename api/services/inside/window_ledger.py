@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from api.services.compiling import TaskCompiler
 from api.services.context import Ports
-from api.services.inside.naming import AskedWindow, wanted_of
+from api.services.inside.naming import AskedWindow, said_name, wanted_of
 from api.services.inside.windows import BucketVersion, WindowService
 from api.services.tasks import TaskService
 from mars.client.answers import WindowLedger
@@ -64,12 +64,11 @@ class WindowLedgerService:
         )
         done = sum(emitted.values())
         plan = plans.get(definition.current.version) or next(iter(plans.values()))
-        window = None if isinstance(wanted, WantedNumber) else wanted.among(plan.window)
+        window = wanted.window if isinstance(wanted, WantedNumber) else wanted.among(plan.window)
         return WindowLedger(
-            window_start=None if window is None else window.start_ms,
-            window_end=None if window is None else window.end_ms,
-            partition=None if numbered is None else numbered.name.partition,
-            window_number=None if numbered is None else numbered.name.number,
+            **said_name(
+                window.start_ms, window.end_ms, None if numbered is None else numbered.name
+            ),
             counted=done + still_open,
             emitted=done,
             open=still_open,

@@ -12,6 +12,7 @@ import polars as pl
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
+from api.services.inside.naming import said_name
 from api.services.inside.progress import ProgressTail
 from api.services.operation.logs import (
     LogReader,
@@ -28,7 +29,7 @@ from mars.core.errors import Conflict, Rejected, TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket
 from mars.core.windows import Counting, Session, Shape, Window
-from mars.core.windows.counting import partition_of
+from mars.core.windows.counting import number_of_window, partition_of
 from mars.engine.finishing import Finished, finish, group_of
 from mars.inspect.verifying_sessions import session_rows
 from mars.protocol.ports import Head, WantedNumber, WantedWindow
@@ -56,12 +57,20 @@ class Selection:
     """Which rows of a window to show: those whose first keys are `keys`, the first `limit`.
 
     `order` is the name of an output, None for the order of the results; NULLs come last.
+    `partition`: windows of its rows only, where they count rows.
     """
 
     keys: tuple[object, ...] = ()
     order: str | None = None
     descending: bool = False
     limit: int = LIMIT_DEFAULT
+    partition: int | None = None
+
+    def shows(self, shape: Shape, window: Window) -> bool:
+        """Whether a window is one of those that are wanted."""
+        if self.partition is None:
+            return True
+        return isinstance(shape, Counting) and partition_of(window.start_ms) == self.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,9 @@ class _Version:
     foldings: list[Folding]
 
 
-def select(key: str | None, order: str | None, limit: int) -> Selection:
+def select(
+    key: str | None, order: str | None, limit: int, partition: int | None = None
+) -> Selection:
     """Read the query parameters. Raises Rejected."""
     descending = order is not None and order.startswith("-")
     return Selection(
@@ -81,6 +92,7 @@ def select(key: str | None, order: str | None, limit: int) -> Selection:
         order=None if order is None else order.removeprefix("-"),
         descending=descending,
         limit=limit,
+        partition=partition,
     )
 
 
@@ -118,8 +130,8 @@ class WindowService:
     def open_windows(self, name: str, selection: Selection) -> OpenWindows:
         """Open windows, oldest first; at most `LIMIT_MAX` rows in all.
 
-        Raises NotFound, Rejected for an unknown order, Unavailable, and Conflict where they cannot
-        be shown because the task is over a limit.
+        Raises NotFound, Rejected for an unknown order, or a partition where windows go by time,
+        Unavailable, and Conflict where they cannot be shown because the task is over a limit.
         """
         try:
             return self._open_windows(name, selection)
@@ -130,6 +142,11 @@ class WindowService:
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
         _check_order(selection, plans.values())
+        if selection.partition is not None and not any(one.counts_rows for one in plans.values()):
+            raise Rejected(
+                "partition is whose rows windows count, and those of this task go by time: leave "
+                "it out"
+            )
         versions = self._folded(definition, plans)
         found = sorted(
             {
@@ -137,6 +154,7 @@ class WindowService:
                 for number, version in versions.items()
                 for folding in version.foldings
                 for window in folding.state.open_windows()
+                if selection.shows(version.plan.window, window)
             }
         )
         windows: list[OpenWindow] = []
@@ -253,25 +271,16 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     shape = plan.window
-    counted = shape if isinstance(shape, Counting) else None
+    counted = number_of_window(shape, window) if isinstance(shape, Counting) else None
     return OpenWindow(
-        window_start=window.start_ms if counted is None else None,
-        window_end=window.end_ms if counted is None else None,
-        partition=None if counted is None else partition_of(window.start_ms),
-        window_number=None if counted is None else counted.number(window),
+        **said_name(window.start_ms, window.end_ms, counted),
         version=plan.version,
-        complete=counted is not None or bounds.holds(_reach(shape, window)),
+        complete=counted is not None
+        or bounds.holds(shape.reach(window) if isinstance(shape, Session) else window),
         groups=groups,
         folded=others > 0,
         rows=rows,
     )
-
-
-def _reach(shape: Shape, window: Window) -> Window:
-    """Where all rows lie that a window may have: those of a session less than a gap before it."""
-    if not isinstance(shape, Session):
-        return window
-    return Window(window.end_ms, window.start_ms - shape.gap_ms + 1)
 
 
 def _matching(plan: Plan, finished: Finished, keys: tuple[object, ...]) -> Iterator[int]:

@@ -10,28 +10,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import msgspec
 import polars as pl
 
 from api.services.previews.disorder import DELAYS_MS, Disorder
+from api.services.previews.windows import Tried, by_number, by_time, sessions
 from mars.core.plan import Plan
 from mars.core.types import Lane, Mapped, Records, RejectedRow, RowCounts
-from mars.core.windows import Window
-from mars.engine.aggregates import PANE, merge, merge_panes
+from mars.core.windows import Counting, Session
+from mars.engine.aggregates import PANE, merge
 from mars.engine.codec.entry import encode_entry
 from mars.engine.codec.states import decode_states, plain_bytes, states_bytes
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.parts import decode_slices
 from mars.engine.decode.usable import Usable, usable_rows
-from mars.engine.finishing import finish
 from mars.engine.kernel import key_columns, map_batch
+from mars.protocol.windows.closing import WholeSpan
 from mars.sql.options import KEY_LAG_MS_DEFAULT
 from mars.sql.task import scope_clash
-
-WINDOWS_MAX = 20
-"""Windows in an answer, the newest."""
 
 REJECTED_MAX = 20
 """Rows that were not counted in an answer."""
@@ -48,17 +45,6 @@ _CAME = "\x00came"
 
 BATCH_MS = 1_000
 """Of one batch of a mapper under load, as far as Kafka's timestamps tell."""
-
-
-@dataclass(frozen=True, slots=True)
-class TriedWindow:
-    """One window: its groups, and the first of its `rows_all` result rows."""
-
-    start_ms: int
-    end_ms: int
-    groups: int
-    rows: tuple[dict[str, object], ...]
-    rows_all: int
 
 
 class Trial:
@@ -83,6 +69,10 @@ class Trial:
         self.cut_short = False
         self.longer_rows = 0
         """Rows of which some cells were passed over."""
+        self.counted: Counter[Lane] = Counter()
+        """Rows of each lane that have numbers."""
+        self._spans: dict[Lane, tuple[int, int]] = {}
+        """The event times of the first and the newest usable row of each lane."""
         self._oldest_ms: int | None = None
         self._buckets = buckets
         self._frames: list[pl.DataFrame] = []
@@ -95,13 +85,20 @@ class Trial:
                 self.cut_short = True
                 break
             self.longer_rows += decoded.longer
-            mapped = map_batch(self.plan, self._buckets, decoded)
+            mapped = self._mapped(decoded, self.counted[records.lane])
+            for lane, numbers in mapped.numbered.items():
+                self.counted[lane] = numbers.next
             self._take_usable(records.lane, _stamped(self.plan, decoded))
             self._take(records.lane, mapped)
             if decoded.records.values:
                 self._last[records.lane] = decoded
         if records.values:
             self.stamp_ms = _largest(max(records.timestamps_ms), self.stamp_ms)
+
+    def _mapped(self, decoded: Decoded, number: int) -> Mapped:
+        """What rows add, before which so many of their lane have numbers."""
+        counts = self.plan.counts_rows
+        return map_batch(self.plan, self._buckets, decoded, number if counts else None)
 
     @property
     def full(self) -> bool:
@@ -118,6 +115,8 @@ class Trial:
         if usable.mark_ms is not None:
             self.mark_ms = _largest(usable.mark_ms, self.mark_ms)
             self._oldest_ms = _smallest(int(times.to_numpy().min()), self._oldest_ms)
+            first_ms, newest_ms = self._spans.get(lane, (int(times[0]), usable.mark_ms))
+            self._spans[lane] = first_ms, max(newest_ms, usable.mark_ms)
 
     @property
     def event_span_ms(self) -> int:
@@ -141,55 +140,37 @@ class Trial:
 
     # ------------------------------------------------------------------------------ results
 
-    def windows(self, limit: int) -> tuple[list[TriedWindow], bool]:
-        """The newest windows, oldest first, and whether there are more."""
-        states = self._states()
-        windows = self._newest_windows(states)
-        newest = sorted(windows)[-WINDOWS_MAX:]
-        shown = [self._window(states, window, limit) for window in newest]
-        return shown, len(windows) > len(newest)
+    def windows(self, limit: int, *, whole: bool) -> Tried:
+        """The windows that are shown, each with so many rows. `whole`: there are no rows before."""
+        states, shape = self._states(), self.plan.window
+        if isinstance(shape, Counting):
+            return by_number(self.plan, shape, states, self.counted, limit)
+        if isinstance(shape, Session):
+            delay_ms = self.plan.options.delay_ms
+            return sessions(self.plan, shape, states, self._span(whole=whole), delay_ms)
+        return by_time(self.plan, states, limit)
+
+    def _span(self, *, whole: bool) -> WholeSpan:
+        """From the first row of the lane that begins last to the newest of the slowest lane."""
+        if not self._spans:
+            return WholeSpan()
+        firsts, newest = zip(*self._spans.values(), strict=True)
+        return WholeSpan(None if whole else max(firsts), min(newest))
 
     def _states(self) -> pl.DataFrame:
         self._frames = [merge(self.plan, self._frames)]
         return self._frames[0]
 
-    def _newest_windows(self, states: pl.DataFrame) -> set[Window]:
-        """At least one more than are shown, if there are so many.
-
-        Of a cycle there are the steps that the newest row has come to: later ones would repeat it.
-        """
-        windows: set[Window] = set()
-        shape, upto_ms = self.plan.window, None
-        panes = states.get_column(PANE).unique().sort(descending=True).to_list()
-        if shape.begin_together and panes:
-            upto_ms = shape.first_end(panes[0])
-        for pane in panes:
-            windows.update(shape.windows_of([pane], upto_ms=upto_ms))
-            if len(windows) > WINDOWS_MAX:
-                break
-        return windows
-
-    def _window(self, states: pl.DataFrame, window: Window, limit: int) -> TriedWindow:
-        merged = merge_panes(self.plan, states, window)
-        values = finish(self.plan, merged, window).values
-        return TriedWindow(
-            start_ms=window.start_ms,
-            end_ms=window.end_ms,
-            groups=merged.height,
-            rows=tuple(msgspec.json.decode(value) for value in values[:limit]),
-            rows_all=len(values),
-        )
-
     # -------------------------------------------------------------------------------- sizes
 
-    def log_bytes_per_second(self, rates: Mapping[Lane, float]) -> int:
-        """What the task appends to its log, given how many rows a second each lane brings.
+    def log_bytes(self, rows: Mapping[Lane, float]) -> int:
+        """What the task appends to its log of so many rows of each lane.
 
         The rows of each lane's last second are mapped as one batch, as a mapper under load does.
         """
         return round(
             sum(
-                self._bytes_per_row(decoded) * rates.get(lane, 0.0)
+                self._bytes_per_row(decoded) * rows.get(lane, 0.0)
                 for lane, decoded in self._last.items()
             )
         )
@@ -199,7 +180,7 @@ class Trial:
         newest = max(records.timestamps_ms)
         stamped = zip(records.offsets, records.timestamps_ms, strict=True)
         first = next(offset for offset, stamp in stamped if stamp > newest - BATCH_MS)
-        mapped = map_batch(self.plan, self._buckets, decoded.from_offset(first))
+        mapped = self._mapped(decoded.from_offset(first), 0)
         rows = sum(partial.counts.read for partial in mapped.partials)
         return sum(self._entry_sizes(mapped)) / rows if rows else 0.0
 

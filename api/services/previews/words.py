@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from api.services.previews.disorder import LATE_SHARE_MAX
 from api.services.previews.reading import PreviewSource
-from api.services.previews.trial import Trial, TriedWindow
+from api.services.previews.trial import Trial
+from api.services.previews.windows import Tried
 from mars.client.answers import LateShare, Predictions
 from mars.core.plan import Options, OverMaxKeys, Plan, RecordTime, WatermarkScope
 from mars.core.types import Reason
@@ -42,15 +43,45 @@ class Circumstances:
     silent: tuple[int, ...] = ()
 
 
-def notes(trial: Trial, windows: list[TriedWindow], around: Circumstances) -> list[str]:
+def notes(trial: Trial, tried: Tried, around: Circumstances) -> list[str]:
     """What a person should know of a preview, the most important first."""
     found = [*_about_source(around)]
     if trial.counts.read:
-        found += [*_about_silent(around, trial.plan.options), *_about_last(trial, around)]
+        found += [*_about_numbers(trial, tried), *_about_sessions(tried)]
+        if not trial.plan.counts_rows:
+            found += [*_about_silent(around, trial.plan.options), *_about_last(trial, around)]
         found += [*_about_rejected(trial), *_about_cells(trial)]
         found += [*_about_times(trial), *_about_record_times(trial), *_about_fields(trial)]
-        found += _about_filters(trial, windows)
+        found += _about_filters(trial, tried)
     return found
+
+
+def _about_numbers(trial: Trial, tried: Tried) -> Iterator[str]:
+    """Where windows count rows: whose numbers these are."""
+    if trial.plan.counts_rows and trial.counts.counted:
+        full = counted(tried.complete or 0, "window", ",")
+        are = "is" if tried.complete == 1 else "are"
+        yield (
+            f"Rows are numbered from the first of the preview on in each partition, and {full} "
+            f"{are} full. A task numbers them from where it begins: its windows hold other rows."
+        )
+
+
+def _about_sessions(tried: Tried) -> Iterator[str]:
+    found = tried.sessions
+    if found is None or not found.windows:
+        return
+    cut, gap = len(found.windows) - (tried.complete or 0), span(found.shape.gap_ms)
+    if not tried.complete:
+        yield (
+            f"No session is over within the preview, with a gap of {gap}: there may be fewer and "
+            "longer ones, which take more of Redis."
+        )
+    elif cut:
+        yield (
+            f"{cut:,} of {counted(len(found.windows), 'session', ',')} may have more rows: before "
+            "the preview, or still to come."
+        )
 
 
 def _about_source(around: Circumstances) -> Iterator[str]:
@@ -171,11 +202,12 @@ def _about_fields(trial: Trial) -> Iterator[str]:
             )
 
 
-def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
-    counts = trial.counts
+def _about_filters(trial: Trial, tried: Tried) -> Iterator[str]:
+    counts, windows = trial.counts, tried.shown
     if counts.filtered and not counts.counted:
         yield f"WHERE lets none of {counts.filtered:,} rows through."
-    if trial.plan.having is not None and windows and not any(one.rows_all for one in windows):
+    groups = windows or (tried.sessions is not None and tried.sessions.windows)
+    if trial.plan.having is not None and groups and not any(one.rows_all for one in windows):
         yield "HAVING lets no group through."
 
 
@@ -185,7 +217,8 @@ def _about_filters(trial: Trial, windows: list[TriedWindow]) -> Iterator[str]:
 def sentences(found: Predictions, plan: Plan, pause_ms: int = 0) -> list[str]:
     """Predictions in words, for a task of this plan; `pause_ms` as in `Lateness`."""
     options = plan.options
-    said = [*_about_size(found, plan), *_about_delay(found, options, pause_ms)]
+    said = [*_about_rate(found), *_about_size(found, plan)]
+    said += [IN_ORDER] if plan.counts_rows else _about_delay(found, options, pause_ms)
     return [*said, *_about_pause(pause_ms, options)]
 
 
@@ -199,9 +232,25 @@ def _about_pause(pause_ms: int, options: Options) -> Iterator[str]:
         )
 
 
-def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
+IN_ORDER = "No row is late, however old: rows are counted in the order of their offsets."
+
+
+def _about_rate(found: Predictions) -> Iterator[str]:
     if found.rows_per_second is not None:
         yield f"About {found.rows_per_second:,.0f} rows a second."
+    a_minute, groups = found.windows_per_minute, found.groups_per_window
+    if found.sessions_per_group is not None:
+        yield f"{found.sessions_per_group:,.3g} sessions a group on average, within the preview."
+        if a_minute is not None:
+            yield f"About {a_minute:,.3g} sessions begin a minute."
+    elif a_minute is not None and groups is not None:
+        yield (
+            f"About {a_minute:,.3g} windows a minute in all partitions, with up to "
+            f"{a_minute * groups:,.0f} result rows."
+        )
+
+
+def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:
     if found.groups_per_window is not None:
         least = "At least" if found.groups_at_least else "About"
         yield f"{least} {counted(found.groups_per_window, 'group', ',')} a window."

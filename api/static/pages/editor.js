@@ -264,7 +264,9 @@ class Editor {
             `Use a delay of ${use}`,
           )
         : null,
-      [...windows].reverse().map((one, at) => windowDetails(one, at === 0)),
+      windows.some(isSession)
+        ? sessionsTable(windows)
+        : [...windows].reverse().map((one, at) => windowDetails(one, at === 0)),
       found.more_windows ? h("p", { class: "quiet" }, "... and older windows.") : null,
       found.rejected.length ? rejected(found.rejected) : null,
       counts.read ? details(predictions) : null,
@@ -331,15 +333,38 @@ function outputOf(found, named) {
 }
 
 function windowDetails(one, open) {
+  const name = countsRows(one)
+    ? `Window ${one.window_number} of partition ${one.partition}`
+    : `${clock(one.window_start)} – ${hour(one.window_end)} UTC`;
+  const full = countsRows(one) && !one.complete ? ", not full" : "";
   return h(
     "details",
     { open },
-    h(
-      "summary",
-      {},
-      `${clock(one.window_start)} – ${hour(one.window_end)} UTC: ${some(one.groups, "group")}`,
-    ),
+    h("summary", {}, `${name}: ${some(one.groups, "group")}${full}`),
     rowsTable(one.rows, "Rows of the window"),
+  );
+}
+
+const countsRows = (one) => Number.isInteger(one.window_number);
+
+/** Whether it is a window of one group, which only its rows tell. */
+const isSession = (one) => typeof one.complete === "boolean" && !countsRows(one);
+
+/** The newest first, one a line. */
+function sessionsTable(windows) {
+  const lines = [...windows].reverse().flatMap((one) =>
+    one.rows.map(({ window_start, window_end, ...row }) => ({
+      begins: clock(window_start),
+      ends: hour(window_end),
+      ...row,
+      " ": one.complete ? "" : "may have more rows",
+    })),
+  );
+  return h(
+    "details",
+    { open: true },
+    h("summary", {}, "Sessions (UTC)"),
+    rowsTable(lines, "Sessions of the preview"),
   );
 }
 
@@ -378,19 +403,24 @@ function details(found) {
     "details",
     {},
     h("summary", {}, "What is predicted"),
-    table(
-      "Late rows by delay",
-      columns,
-      found.late.map((one) => [
-        duration(one.delay_ms),
-        percent(one.share),
-        byKey.get(one.delay_ms) ?? "-",
-      ]),
-    ),
+    found.late.length
+      ? table(
+          "Late rows by delay",
+          columns,
+          found.late.map((one) => [
+            duration(one.delay_ms),
+            percent(one.share),
+            byKey.get(one.delay_ms) ?? "-",
+          ]),
+        )
+      : null,
     h(
       "p",
       {},
-      `${rate(found.rows_per_second)} rows, ${number(found.groups_per_window)} groups a window, `,
+      `${rate(found.rows_per_second)} rows, `,
+      found.groups_per_window === null
+        ? null
+        : `${number(found.groups_per_window)} groups a window, `,
       `${bytes(found.redis_bytes)} in Redis (${bytes(found.redis_bytes_merged)} merged).`,
     ),
   );

@@ -132,16 +132,23 @@ class KafkaTopicAdmin:
                 for topic in topics
             }
 
+    def infos(self, topics: Collection[Topic], stop: Callable[[], None]) -> dict[Topic, TopicInfo]:
+        """Of those that are there and that Kafka tells of, in one request; `stop` as above."""
+        found = self._descriptions(topics, stop)
+        return {
+            topic: _info(one) for topic, one in found.items() if isinstance(one, TopicDescription)
+        }
+
     def ensure_internal(self, buckets: int) -> None:
         """Make what is missing; raises SettingsError if progress has another number of buckets."""
-        names = self._names
+        names, new = self._names, partial(_new, copies=self._copies)
         found = self._ensure(
-            self._new(names.progress, buckets, COMPACTED),
-            self._new(names.state, buckets, COMPACTED),
-            self._new(names.control, 1, COMPACTED),
-            self._new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
-            self._new(names.queries, QUERIES_PARTITIONS, ANSWERS),
-            self._new(names.incidents, 1, INCIDENTS),
+            new(names.progress, buckets, COMPACTED),
+            new(names.state, buckets, COMPACTED),
+            new(names.control, 1, COMPACTED),
+            new(names.dead, DEAD_PARTITIONS, DELETED_BY_AGE),
+            new(names.queries, QUERIES_PARTITIONS, ANSWERS),
+            new(names.incidents, 1, INCIDENTS),
         )
         progress, *_others = [_granted(topic) for topic in found.values()]
         if progress.partitions != buckets:
@@ -162,10 +169,8 @@ class KafkaTopicAdmin:
         self, topics: Iterable[Topic], partitions: int
     ) -> dict[Topic, TopicInfo | TopicRefused]:
         """The same of many topics, in few requests; what Kafka refuses stands in its place."""
-        return self._ensure(*(self._new(topic, partitions, DELETED_BY_AGE) for topic in topics))
-
-    def _new(self, topic: Topic, partitions: int, config: Mapping[str, str]) -> NewTopic:
-        return NewTopic(topic, partitions, self._copies, config=dict(config))
+        new = partial(_new, copies=self._copies)
+        return self._ensure(*(new(topic, partitions, DELETED_BY_AGE) for topic in topics))
 
     def _ensure(self, *wanted: NewTopic) -> dict[Topic, TopicInfo | TopicRefused]:
         """The topics as they are, those that are missing made and ready for use."""
@@ -345,6 +350,10 @@ def _there(topic: Topic, answer: Callable[[], Answer]) -> Answer | TopicRefused 
         if (refused := refusal(topic, error)) is not None:
             return refused
         raise
+
+
+def _new(topic: Topic, partitions: int, config: Mapping[str, str], copies: int) -> NewTopic:
+    return NewTopic(topic, partitions, copies, config=dict(config))
 
 
 def _partitions(topic: NewTopic) -> int:

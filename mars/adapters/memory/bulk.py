@@ -9,7 +9,7 @@ from typing import TypeVar
 from mars.adapters.memory.broker import MemoryBroker, UnknownTopic
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.spark.file_reading import FileSource
-from mars.adapters.spark.planning import divide, plan_of_map, plan_of_query
+from mars.adapters.spark.planning import plan_of_map, plan_of_query, tasks_of
 from mars.adapters.spark.work import (
     FinishWork,
     MapWork,
@@ -158,7 +158,7 @@ class MemoryBulkEngine:
         self.jobs.append(job)
         self._running.add(job.id)
         try:
-            sent = list(first(divide(job.ranges, TASK_OFFSETS)))
+            sent = list(first(tasks_of(first.plan, job.ranges, TASK_OFFSETS)))
             if self._meanwhile:
                 self._meanwhile.pop(0)()
             self._check(job.id)

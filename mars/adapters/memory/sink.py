@@ -31,6 +31,7 @@ from mars.adapters.kafka.recovery.restoring import (
 )
 from mars.adapters.kafka.sink.refusals import (
     refuse_hung,
+    refuse_made_anew,
     refuse_newer,
     refuse_others,
     refuse_strangers,
@@ -57,7 +58,7 @@ from mars.adapters.memory.broker import (
 from mars.adapters.memory.faults import Faults, fallible
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.core.errors import Interrupted, OutputRefused
-from mars.core.types import AssignmentEpoch, Bucket, TaskName
+from mars.core.types import AssignmentEpoch, Bucket, TaskName, Topic
 from mars.engine.codec.result_headers import BUCKET, number
 from mars.protocol.ports import (
     Claim,
@@ -68,6 +69,8 @@ from mars.protocol.ports import (
     ProgressRecord,
     References,
     ResultBatch,
+    SourceTopic,
+    TopicInfo,
     Transaction,
 )
 
@@ -320,6 +323,7 @@ class MemorySink:
         """R7, R8: look for foreign records, write, commit."""
         bucket = transaction.bucket
         slot = take_slot(self._slots, bucket)
+        refuse_made_anew(transaction.sources, _infos(self._broker, transaction.sources))
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(slot)
         places = written_places(transaction, self._dead_place(bucket), (self._names.state, bucket))
@@ -439,6 +443,15 @@ def _write_batch(producer: MemoryProducer, batch: ResultBatch) -> list[int]:
         ]
     except UnknownTopic as error:
         raise OutputRefused(batch.task, batch.topic, "there is no such topic") from error
+
+
+def _infos(broker: MemoryBroker, sources: Iterable[SourceTopic]) -> dict[Topic, TopicInfo]:
+    there = {source.topic: broker.topics.get(source.topic) for source in sources}
+    return {
+        topic: TopicInfo(found.topic_id, len(found.partitions))
+        for topic, found in there.items()
+        if found is not None
+    }
 
 
 def _kept(record: StoredRecord) -> Kept:

@@ -16,7 +16,7 @@ from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.source.slices import SliceReader
 from mars.adapters.spark.errors import SPARK_ERRORS, driver_is_gone, translated
 from mars.adapters.spark.file_reading import FileSource
-from mars.adapters.spark.planning import Task, divide, plan_of_map, plan_of_query
+from mars.adapters.spark.planning import Task, plan_of_map, plan_of_query, tasks_of
 from mars.adapters.spark.reading import TopicSource
 from mars.adapters.spark.session import close_session, forget_session, open_session
 from mars.adapters.spark.work import (
@@ -32,6 +32,7 @@ from mars.core.definitions import REGISTER_AGAIN, FileHistory
 from mars.core.errors import JobCancelled, JobFailed, MarsError, TaskLimit, Unavailable
 from mars.core.garbage import settle_garbage_collection
 from mars.core.locations import FileRoots
+from mars.core.plan import Plan
 from mars.core.settings import Settings
 from mars.core.types import Mapped, Range, Topic, lane_partition
 from mars.protocol.ports import MapJob, QueryAnswer, QueryJob
@@ -82,7 +83,7 @@ class SparkEngine:
             self._same_topic(topic, job.version.topic_id),
         ):
             first = MapWork(plan, job.buckets, self._source(topic, job.files))
-            tasks = self._tasks(topic, job.files, job.ranges)
+            tasks = self._tasks(plan, topic, job.files, job.ranges)
             return mapped_of(job.ranges, run(tasks, first, MergeWork(plan), job.buckets))
 
     def query(self, job: QueryJob) -> QueryAnswer:
@@ -91,7 +92,7 @@ class SparkEngine:
         topic = None if job.files is not None else Topic(plan.stream.topic)
         with self._running(job.id, pool=QUERIES_POOL) as run, self._same_topic(topic, None):
             first = MapWork(plan, job.buckets, self._source(topic, job.files))
-            tasks = self._tasks(topic, job.files, job.ranges)
+            tasks = self._tasks(plan, topic, job.files, job.ranges)
             results = run(tasks, first, FinishWork(plan, job.rows_max), job.buckets)
             return answer_of(plan, job.rows_max, job.ranges, results)
 
@@ -219,15 +220,14 @@ class SparkEngine:
         return TopicSource(self._kafka, str(topic))
 
     def _tasks(
-        self, topic: Topic | None, files: FileHistory | None, ranges: Sequence[Range]
+        self, plan: Plan, topic: Topic | None, files: FileHistory | None, ranges: Sequence[Range]
     ) -> list[Task]:
         bulk = self._settings.bulk
         if files is not None:
             by_rows = files.format == "parquet"
-            return divide(ranges, bulk.task_rows if by_rows else bulk.task_bytes)
-        return divide(
-            ranges, min(bulk.task_rows, self._messages_of(bulk.task_bytes, topic, ranges))
-        )
+            return tasks_of(plan, ranges, bulk.task_rows if by_rows else bulk.task_bytes)
+        messages = min(bulk.task_rows, self._messages_of(bulk.task_bytes, topic, ranges))
+        return tasks_of(plan, ranges, messages)
 
     def _messages_of(self, size: int, topic: Topic | None, ranges: Sequence[Range]) -> int:
         """How many messages are about so many bytes, by the first ones of the first range."""

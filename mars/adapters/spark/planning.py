@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from mars.core.definitions import FileHistory, TaskVersion, check_in_files
 from mars.core.errors import JobFailed, Rejected, RequestError
@@ -37,6 +37,16 @@ def divide(ranges: Iterable[Range], offsets_max: int) -> list[Task]:
         task.append(piece)
         room -= size
     return [*tasks, tuple(task)] if task else tasks
+
+
+def tasks_of(plan: Plan, ranges: Iterable[Range], offsets_max: int) -> list[Task]:
+    """The tasks of a query. Rows that are counted are read one after the other: a task a lane then,
+    of ranges of at most `offsets_max` offsets.
+    """
+    if not plan.counts_rows:
+        return divide(ranges, offsets_max)
+    pieces = _pieces(ranges, offsets_max)
+    return [tuple(lane) for _name, lane in groupby(pieces, key=lambda part: part.lane)]
 
 
 def _pieces(ranges: Iterable[Range], offsets_max: int) -> Iterator[Range]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 import msgspec
+import polars as pl
 
 from mars.adapters.spark.planning import Task
 from mars.core.errors import JobFailed, Unavailable
@@ -26,15 +28,24 @@ from mars.core.types import (
     Partial,
     Range,
     RowCounts,
+    RowNumbers,
+    lane_partition,
 )
 from mars.core.windows import Window
-from mars.engine.aggregates import PANE, merge_panes
+from mars.engine.aggregates import PANE, merge_panes, sessions_of
 from mars.engine.codec.states import decode_states
-from mars.engine.combining import Placed, combine, combine_partials, join_marks, join_ranges
+from mars.engine.combining import (
+    Placed,
+    combine,
+    combine_partials,
+    join_marks,
+    join_numbered,
+    join_ranges,
+)
 from mars.engine.decode.decoded import Decoded
 from mars.engine.finishing import finish
 from mars.engine.kernel import map_batch, map_gone
-from mars.protocol.ports import QueryAnswer
+from mars.protocol.ports import QueryAnswer, window_of_row
 
 NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""
@@ -52,25 +63,33 @@ class WorkSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accounted:
-    """What one task has read, and the marks that it leaves."""
+    """What one task has read, and the marks that it leaves; the numbers of rows that it counts."""
 
     ranges: tuple[Range, ...]
     marks_ms: Mapping[Lane, int]
+    numbered: Mapping[Lane, RowNumbers] = field(default_factory=dict)
+
+
+FinishedRow = tuple[Window, bytes, bytes]
+"""A result row of a query: window, key, value."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedRows:
-    """The result rows of one bucket: window, key, value; in order within a window.
+    """The result rows of one bucket, in order within a window.
 
     There are at most one more than the query may have. `counts` are the bucket's.
     """
 
     counts: RowCounts
-    rows: tuple[tuple[Window, bytes, bytes], ...]
+    rows: tuple[FinishedRow, ...]
 
 
 Sent = tuple[Bucket, Placed | Accounted]
 """What the tasks of the first stage send to those of the second."""
+
+_EACH_ITS_OWN = Window(0, 0)
+"""For the rows of sessions, each of which says when it begins and ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +103,35 @@ class MapWork:
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Sent]:
         """What some tasks add. Raises TaskLimit, and what the source raises."""
         for task in tasks:
-            mapped = combine(self.plan, list(self._mapped(task)))
-            yield NO_BUCKET, Accounted(mapped.ranges, mapped.marks_ms)
-            for partial in mapped.partials:
-                yield partial.bucket, Placed(mapped.ranges, partial)
+            for mapped in self._in_order(task) if self.plan.counts_rows else self._at_once(task):
+                yield NO_BUCKET, Accounted(mapped.ranges, mapped.marks_ms, mapped.numbered)
+                for partial in mapped.partials:
+                    yield partial.bucket, Placed(mapped.ranges, partial)
 
-    def _mapped(self, task: Task) -> Iterator[Mapped]:
+    def _at_once(self, task: Task) -> Iterator[Mapped]:
+        pieces = [
+            map_gone(self.plan, self.buckets, batch)
+            if isinstance(batch, Range)
+            else map_batch(self.plan, self.buckets, batch)
+            for part in task
+            for batch in self.source.batches(self.plan, part)
+        ]
+        yield combine(self.plan, pieces)
+
+    def _in_order(self, task: Task) -> Iterator[Mapped]:
+        """The ranges of a lane one by one, whose rows are numbered from the first of them on."""
+        number = 0
         for part in task:
+            pieces: list[Mapped] = []
             for batch in self.source.batches(self.plan, part):
-                if isinstance(batch, Range):
-                    yield map_gone(self.plan, self.buckets, batch)
+                if not isinstance(batch, Range):
+                    pieces.append(map_batch(self.plan, self.buckets, batch, number))
+                    number = pieces[-1].numbered[part.lane].next
+                elif number:
+                    raise JobFailed(_gone(batch))
                 else:
-                    yield map_batch(self.plan, self.buckets, batch)
+                    pieces.append(map_gone(self.plan, self.buckets, batch))
+            yield combine(self.plan, pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +163,24 @@ class FinishWork:
             yield self._finished(combine_partials(self.plan, by_bucket.pop(bucket)))
 
     def _finished(self, partial: Partial) -> FinishedRows:
-        rows: list[tuple[Window, bytes, bytes]] = []
         states = decode_states(partial.states)
-        panes = states.get_column(PANE).unique().to_list() if states.width else []
-        for window in self.plan.window.windows_of(panes):
+        finished = self._sessions if self.plan.has_sessions else self._windows
+        rows = finished(states) if states.width else iter(())
+        return FinishedRows(partial.counts, tuple(islice(rows, self.rows_max + 1)))
+
+    def _windows(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
+        for window in self.plan.window.windows_of(states.get_column(PANE).unique().to_list()):
             found = finish(self.plan, merge_panes(self.plan, states, window), window)
-            pairs = zip(found.keys, found.values, strict=True)
-            rows += [(window, *pair) for pair in pairs]
-            if len(rows) > self.rows_max:
-                break
-        return FinishedRows(partial.counts, tuple(rows[: self.rows_max + 1]))
+            for key, value in zip(found.keys, found.values, strict=True):
+                yield window, key, value
+
+    def _sessions(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
+        """Each row is a session of one group, and says when it begins and ends."""
+        merged = sessions_of(self.plan, [states]).merged(self.plan)
+        for part in merged.iter_slices(self.rows_max + 1):
+            found = finish(self.plan, part, _EACH_ITS_OWN)
+            for key, value in zip(found.keys, found.values, strict=True):
+                yield window_of_row(key, value), key, value
 
 
 def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[Placed]]]:
@@ -192,10 +236,19 @@ def answer_of(
         rows.sort(key=_place)
     counts = sum((one.counts for one in finished), RowCounts())
     keys = tuple(key for _window, key, _value in rows)
-    return QueryAnswer(tuple(value for _window, _key, value in rows), counts, keys)
+    numbered = join_numbered(one.numbered for one in accounted)
+    counted = {lane: part.next for lane, part in numbered.items()}
+    return QueryAnswer(tuple(value for _window, _key, value in rows), counts, keys, counted)
 
 
-def _place(row: tuple[Window, bytes, bytes]) -> tuple[Window, list[tuple[bool, object]]]:
+def _gone(part: Range) -> str:
+    return (
+        f"Kafka deleted rows of partition {lane_partition(part.lane)} while the query counted "
+        "them; run the query again, or ask from a later time on."
+    )
+
+
+def _place(row: FinishedRow) -> tuple[Window, list[tuple[bool, object]]]:
     """Windows in order of time, rows of a window in order of their keys, NULLs last."""
     window, key, _value = row
     return window, [(part is None, part) for part in msgspec.json.decode(key)[1:]]

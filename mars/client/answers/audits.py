@@ -75,7 +75,7 @@ class Incident(Answer, frozen=True):
         str,
         says(
             "rewound, incomplete, undecodable, fenced, failed, audit_mismatch, restored, "
-            "withheld, restarting or partial_lost"
+            "withheld, restarting, source_gone or partial_lost"
         ),
     ]
     task: str | None

@@ -26,12 +26,30 @@ class PreviewCounts(Answer, frozen=True):
 
 
 class PreviewWindow(Answer, frozen=True):
-    """One window as far as the rows of the preview fill it."""
+    """One window as far as the rows of the preview fill it; or one session of a group."""
 
-    window_start: int
-    window_end: int
+    window_start: Annotated[int, says("of one that counts rows: of these rows the lowest")]
+    window_end: Annotated[int, says("of one that counts rows: of these rows the highest")]
     groups: Annotated[int, says("before HAVING and LIMIT")]
     rows: Annotated[list[Row], says("as they would be emitted; at most the limit")]
+    complete: Annotated[
+        bool | None,
+        says("false: more rows may come, or were before; null for windows by time"),
+    ] = None
+    partition: Annotated[int | None, says("of a window that counts rows: whose rows")] = None
+    window_number: Annotated[
+        int | None, says("of such a window: its number there, in the preview")
+    ] = None
+
+    @property
+    def counts_rows(self) -> bool:
+        """True where it is named by a number."""
+        return self.window_number is not None
+
+    @property
+    def is_session(self) -> bool:
+        """True where it is of one group."""
+        return self.complete is not None and not self.counts_rows
 
 
 class PreviewRejected(Answer, frozen=True):
@@ -55,7 +73,9 @@ class Predictions(Answer, frozen=True):
     """What the task would cost, and how its delay should be; null: this cannot be known here."""
 
     rows_per_second: float | None
-    groups_per_window: Annotated[int | None, says("the most that a window of the preview has")]
+    groups_per_window: Annotated[
+        int | None, says("the most that a window of the preview has; null for sessions")
+    ]
     groups_at_least: Annotated[bool, says("true: the preview is shorter than a window")]
     redis_bytes: Annotated[int | None, says("partials of one window and the delay, unmerged")]
     redis_bytes_merged: Annotated[int | None, says("the same after the reducers merged them")]
@@ -68,6 +88,12 @@ class Predictions(Answer, frozen=True):
     disorder_max_ms: Annotated[int | None, says("behind the newest row of its partition")]
     suggested_delay_ms: int | None
     sentences: Annotated[list[str], says("the same in words")]
+    windows_per_minute: Annotated[
+        float | None, says("windows that count rows, of all partitions; sessions, of all groups")
+    ] = None
+    sessions_per_group: Annotated[
+        float | None, says("on average, within the preview; null unless windows are sessions")
+    ] = None
 
 
 class Preview(Answer, frozen=True):
@@ -88,3 +114,7 @@ class Preview(Answer, frozen=True):
     predictions: Predictions
     notes: Annotated[list[str], says("what a person should know, a sentence each")]
     output: Output
+    complete_windows: Annotated[
+        int | None,
+        says("of all windows of the preview, shown or not; null for windows by time"),
+    ] = None

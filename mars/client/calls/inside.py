@@ -31,9 +31,12 @@ class InsideCalls(Calls):
         key: str | None = None,
         limit: int | None = None,
         order: str | None = None,
+        partition: int | None = None,
     ) -> OpenWindows:
-        """Open windows with their values as of now."""
-        query = {"key": key, "limit": limit, "order": order}
+        """Open windows with their values as of now; those of a `partition`, where they count its
+        rows.
+        """
+        query = {"key": key, "limit": limit, "order": order, "partition": partition}
         return self._call("GET", f"{task_path(name)}/windows", OpenWindows, query=query)
 
     def why(self, name: str) -> Why:

@@ -179,3 +179,8 @@ class Counting(EndingWindows):
     def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """See `Shape`: no row is late."""
         return (behind_ms * 0).astype("float64")
+
+
+def number_of_window(shape: Counting, window: Window) -> WindowNumber:
+    """What names a window."""
+    return WindowNumber(shape.number(window), partition_of(window.start_ms))

@@ -89,6 +89,10 @@ class Session(Regular):
 
     # -------------------------------------------------------------------------- windows
 
+    def reach(self, window: Window) -> Window:
+        """Where rows lie that may be of a session: less than a gap before its first one, too."""
+        return Window(window.end_ms, window.start_ms - self.gap_ms + 1)
+
     def last_window(self, pane_ms: int) -> Window:
         """See `Shape`: the shortest session that holds all times of a pane."""
         return Window(self.shortest_end(self.pane_end(pane_ms) - 1), pane_ms)

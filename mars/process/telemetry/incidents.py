@@ -267,6 +267,24 @@ def restarting(member: MemberId, host: str, times: int, within_ms: int) -> Incid
     )
 
 
+def source_gone(definition: TaskDefinition) -> Incident:
+    """The topic that a task reads was deleted, and not made again so far."""
+    task, current = definition.name, definition.current
+    topic = current.stream.topic
+    return Incident(
+        id=f"{IncidentKind.SOURCE_GONE.value}-{task}-{current.topic_id}",
+        time_ms=_now_ms(),
+        kind=IncidentKind.SOURCE_GONE,
+        what=f"Kafka has no topic {topic} any more.",
+        means="No further rows come. Those that were read before stay counted; what nobody had "
+        "read is lost, and no window says so.",
+        do=f"Run `mars task rm {task}`. If the topic was deleted by mistake, create it again, and "
+        f"then add the task anew: `mars task add --name {task}` with its query. The offsets of the "
+        "new topic are others.",
+        task=task,
+    )
+
+
 def partial_lost(
     root: Root, ranges: Sequence[Range], buckets: Sequence[Bucket], closed_ms: int | None
 ) -> Incident:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from mars.core.definitions import REGISTER_AGAIN, TaskDefinition, TaskState, TaskVersion
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion, made_anew
 from mars.core.errors import Rejected
 from mars.core.plan import Options, Plan, WatermarkScope
 from mars.core.types import NOT_KNOWN, Bucket, Lane, Mark, Topic, live_lane
@@ -46,7 +46,7 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     """Make the store agree with the definition of one task."""
     name, epoch = definition.name, head.epoch
     if definition.state is TaskState.RUNNING and _topic_made_again(view, definition):
-        detail = _made_again(definition.current.stream.topic)
+        detail = made_anew(definition.current.stream.topic)
         return [FailTask(name, definition.current.version, detail)]
     if definition.current.starts is None:
         return _towards_new_version(view, definition, head)
@@ -69,10 +69,6 @@ def _topic_made_again(view: View, definition: TaskDefinition) -> bool:
     version = definition.current
     found = view.topic_ids.get(Topic(version.stream.topic), version.topic_id)
     return found != version.topic_id
-
-
-def _made_again(topic: str) -> str:
-    return f"topic {topic} was deleted and made again, so its offsets are others: {REGISTER_AGAIN}"
 
 
 def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> list[Decision]:

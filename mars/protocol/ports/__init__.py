@@ -113,6 +113,7 @@ from mars.protocol.ports.reading import (
     WantedNumber,
     WantedSessions,
     WantedWindow,
+    number_in_row,
     window_of_row,
 )
 from mars.protocol.ports.results import (
@@ -133,6 +134,7 @@ from mars.protocol.ports.results import (
     SavedPanes,
     Snapshot,
     SnapshotParts,
+    SourceTopic,
     Transaction,
 )
 from mars.protocol.ports.source import (
@@ -235,6 +237,7 @@ __all__ = [
     "SourceEvent",
     "SourceReader",
     "SourceRows",
+    "SourceTopic",
     "Stale",
     "StoreIdentity",
     "StrategyChange",
@@ -253,6 +256,7 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "number_in_row",
     "put_copies",
     "window_of_row",
 ]

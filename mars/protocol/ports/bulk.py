@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mars.core.definitions import FileHistory, TaskVersion
 from mars.core.plan import Stream
-from mars.core.types import Mapped, Range, RowCounts, TaskName
+from mars.core.types import Lane, Mapped, Range, RowCounts, TaskName
 from mars.core.windows import Zone
 
 
@@ -51,12 +51,14 @@ class QueryJob:
 class QueryAnswer:
     """Result rows as JSON texts, in the order of windows and keys, and where the rows went.
 
-    `keys[i]` is the Kafka key of `rows[i]`, both as `mars.engine.finishing` writes them.
+    `keys[i]` is the Kafka key of `rows[i]`, both as `mars.engine.finishing` writes them. `counted`:
+    how many rows of each lane have numbers, where windows count them.
     """
 
     rows: tuple[bytes, ...]
     counts: RowCounts = field(default=RowCounts())
     keys: tuple[bytes, ...] = ()
+    counted: Mapping[Lane, int] = field(default_factory=dict)
 
 
 class BulkEngine(Protocol):

@@ -30,6 +30,8 @@ class IncidentKind(StrEnum):
     """Results were larger than Kafka takes, and not sent; `mars.dead` names each of them."""
     RESTARTING = "restarting"
     """A process begins again and again."""
+    SOURCE_GONE = "source_gone"
+    """The topic that a task reads is not in Kafka any more."""
     PARTIAL_LOST = "partial_lost"
     """The store lost part of a batch before it was counted: the tuple tracker has noticed it."""
 

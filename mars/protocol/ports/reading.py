@@ -34,6 +34,12 @@ def window_of_row(key: bytes, value: bytes) -> Window:
     return Window(int(named[1]) if named else start_ms, start_ms)
 
 
+def number_in_row(value: bytes) -> WindowNumber | None:
+    """What names the window of a result row if that counts rows, without decoding the rest."""
+    named = _COUNTED.match(value)
+    return None if named is None else WindowNumber(int(named[2]), int(named[1]))
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedRow:
     """One committed result row as it lies in an output topic; `key` and `value` are JSON.
@@ -64,8 +70,7 @@ class CommittedRow:
     @property
     def numbered(self) -> WindowNumber | None:
         """What names its window if that counts rows, without decoding the rest."""
-        named = _COUNTED.match(self.value)
-        return None if named is None else WindowNumber(int(named[2]), int(named[1]))
+        return number_in_row(self.value)
 
 
 @dataclass(frozen=True, slots=True)

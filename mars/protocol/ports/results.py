@@ -286,6 +286,15 @@ class SnapshotParts:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTopic:
+    """The topic whose rows a task counts, by its unique id."""
+
+    task: TaskName
+    topic: Topic
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Transaction:
     """What a bucket commits at once.
 
@@ -294,6 +303,9 @@ class Transaction:
     An emission without rows here is carried on as it is. In the same way the `snapshot` of a record
     gets the offsets of its parts, where there are some in `snapshots`, and each record `references`
     to what is in `dead`, where there is something.
+
+    `sources`: of the tasks with results here, where their rows were read. Whoever reads a topic by
+    its name goes on at his offset in one that was made anew, and does not notice.
     """
 
     bucket: Bucket
@@ -301,6 +313,7 @@ class Transaction:
     dead: tuple[bytes, ...]
     progress: tuple[Progress, ...]
     snapshots: tuple[SnapshotParts, ...] = ()
+    sources: tuple[SourceTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +381,10 @@ class ResultSink(Protocol):
 
         `next` is the offset up to which the progress partition is known. Raises Fenced if a newer
         owner wrote to it, Interrupted if an older one did or if the outcome is unknown, and
-        Unavailable if the brokers do not answer; OutputRefused, naming the task, if an output topic
-        is gone or does not take a row: nothing was committed, and the others can go on without it.
+        Unavailable if the brokers do not answer. Raises TaskAtFault, naming the task, where nothing
+        was committed, and the others can go on without it: OutputRefused if an output topic is gone
+        or does not take a row, SourceMadeAnew if one of the `sources` has another id by now. That
+        is asked after the call has begun, so all rows that are in it were read before.
         """
 
     def release(self, bucket: Bucket) -> None:

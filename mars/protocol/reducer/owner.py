@@ -261,6 +261,9 @@ class BucketOwner:
             dead=whole.dead,
             progress=progress,
             snapshots=(*whole.snapshots, *self.term.snapshots_gone(choice.gone)),
+            sources=tuple(
+                parts[piece.progress[0].task].task.source for piece in pieces if piece.results
+            ),
         )
         self._withheld = tuple(
             Report("withheld", piece.withheld, self.bucket, piece.progress[0].task)

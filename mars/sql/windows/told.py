@@ -19,9 +19,10 @@ as its last row has been counted: there is no watermark and no delay, and no row
   its key ends with both: `[window_start, keys..., partition, window_number]`. `window_start` and
   `window_end` are the lowest and highest event time of the group's rows, `window_first_offset` and
   `window_last_offset` their first and last offset.
-- `partition` and `window_number` name a finished window of the current version, for its results,
-  its ledger and `mars verify`. That one reads from the first to the last of its offsets, finds
-  exactly so many rows there, and compares their groups; that the number is right it does not check.
+- `mars windows --partition` shows the open windows of a partition. `partition` and `window_number`
+  name a finished window of the current version, for its results, its ledger and `mars verify`. That
+  one reads from the first to the last of its offsets, finds exactly so many rows there, and
+  compares their groups; that the number is right it does not check.
 - A window that is not full waits for its rows, however long. A pause changes no number. A new
   version counts from 0; what the old one has not filled by then comes as it is, with
   `mars-complete: 0`.
@@ -60,5 +61,4 @@ gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50
 - `mars verify` of the newest sessions (up to 1,000) reads from the first to the last of their
   offsets, leaves out the rows that `mars.dead` names as late, and finds sessions that are wrong,
   that came twice, or that should not be there. It finds missing ones, too, where their rows lie
-  between these offsets, unless the query has HAVING; by `window_start` it finds none.
-- Previews and queries over history do not show sessions yet."""
+  between these offsets, unless the query has HAVING; by `window_start` it finds none."""

@@ -63,6 +63,25 @@ def test_open_windows_are_named_by_their_numbers(busy: World) -> None:
     assert (own["window_first_offset"], own["window_last_offset"]) == (1, 2)
 
 
+def test_open_windows_of_one_partition(busy: World) -> None:
+    busy.run_batch([{"timestamp": 1_000, "sip": "z"}], partition=1)
+
+    def shown(**query: Any) -> list[tuple[int, int]]:
+        answer = busy.http.get("/v1/tasks/by_sip/windows", params=query)
+        return [(one["partition"], one["window_number"]) for one in answer.json()["windows"]]
+
+    assert shown() == [(0, 0), (0, 1), (1, 0)]
+    assert shown(partition=0) == [(0, 0), (0, 1)]
+    assert shown(partition=1) == [(1, 0)]
+    assert shown(partition=7) == []
+
+
+def test_a_partition_names_no_windows_by_time(world: World) -> None:
+    assert world.register(start="earliest").status_code == 201
+    answer = world.http.get("/v1/tasks/by_sip/windows", params={"partition": 0})
+    assert "those of this task go by time" in problem(answer, 422)["detail"]
+
+
 def test_why_says_how_many_rows_are_missing(busy: World) -> None:
     answer = busy.http.get("/v1/tasks/by_sip/why").json()
     assert [(one["partition"], one["window_number"]) for one in answer["windows"]] == [
@@ -72,6 +91,8 @@ def test_why_says_how_many_rows_are_missing(busy: World) -> None:
     assert all(one["window_start"] is one["window_end"] is None for one in answer["windows"])
 
 
-def test_a_preview_is_refused(busy: World) -> None:
-    preview = problem(busy.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": ROWS}), 422)
-    assert "does not show windows of so many rows yet" in preview["detail"]
+def test_a_query_over_the_topic_is_taken_and_one_over_files_is_not(world: World) -> None:
+    assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
+    files = {"files": "/nowhere", "format": "csv"}
+    answer = problem(world.http.post("/v1/queries", json={"sql": SQL, "files": files}), 422)
+    assert "leave files out and read the topic" in answer["detail"]

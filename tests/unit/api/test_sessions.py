@@ -87,10 +87,8 @@ def test_rows_before_sessions_that_are_wanted_are_of_a_commit_before_theirs() ->
     assert wanted.is_behind([row(4, 61_000), row(5, 59_999)])
 
 
-def test_a_preview_is_refused(world: World) -> None:
-    rows = [{"timestamp": 5_000, "sip": "a"}]
-    answer = world.http.post("/v1/tasks/preview", json={"sql": SQL, "rows": rows})
-    assert "does not show sessions yet" in problem(answer, 422)["detail"]
+def test_a_query_over_history_is_taken(world: World) -> None:
+    assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
 
 
 def states_alone(part: Partial) -> Partial:

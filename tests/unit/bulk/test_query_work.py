@@ -24,6 +24,7 @@ from mars.core.definitions import FileHistory, HistoryFile
 from mars.core.errors import JobCancelled, JobFailed, Unavailable
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
+from mars.core.windows import Counting, Session, Sliding
 from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
     Answer,
@@ -267,8 +268,36 @@ def test_a_step_is_complete_where_the_range_of_time_holds_it_though_not_its_cycl
     values = [
         b'{"window_start":0,"window_end":%d,"sip":"a"}' % end for end in (60_000, 120_000, 180_000)
     ]
-    rows = output_rows(query, [(b'[0,"a",1]', value) for value in values])
+    keys = (b'[0,"a",1]',) * len(values)
+    rows = output_rows(query, Sliding(60_000, 60_000), QueryAnswer(tuple(values), keys=keys))
     assert [dict(row.headers)["mars-complete"] for row in rows] == [b"1", b"1", b"0"]
+
+
+def test_a_window_that_counts_rows_is_complete_where_it_is_full(world: World) -> None:
+    world.ask(from_ms=50_000, until_ms=60_000)
+    values = [
+        b'{"window_start":1,"window_end":2,"partition":%d,"window_number":%d,'
+        b'"window_first_offset":7}' % place
+        for place in ((0, 0), (0, 1), (0, 2), (1, 0), (2, 0))
+    ]
+    found = QueryAnswer(
+        tuple(values), keys=(b"[1,0,0]",) * len(values), counted={Lane("0"): 14, Lane("1"): 9}
+    )
+    rows = output_rows(world.record().query, Counting(10, 4), found)
+    flags = [dict(row.headers)["mars-complete"] for row in rows]
+    assert flags == [b"1", b"1", b"0", b"0", b"0"]
+
+
+def test_a_session_is_complete_where_the_range_of_time_has_all_rows_of_it(world: World) -> None:
+    """A row less than a gap before its first one would be of it, too."""
+    world.ask(from_ms=50_000, until_ms=90_000)
+    spans = ((59_998, 80_000), (59_999, 80_000), (60_000, 90_000), (60_000, 90_001))
+    values = [b'{"window_start":%d,"window_end":%d,"sip":"a"}' % span for span in spans]
+    keys = tuple(b'[%d,"a"]' % start for start, _end in spans)
+    found = QueryAnswer(tuple(values), keys=keys)
+    rows = output_rows(world.record().query, Session(10_000, 3_600_000), found)
+    flags = [dict(row.headers)["mars-complete"] for row in rows]
+    assert flags == [b"0", b"1", b"1", b"0"]
 
 
 def test_oldest_queries_are_taken_first_and_only_so_many_at_once(world: World) -> None:

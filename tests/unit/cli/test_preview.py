@@ -79,3 +79,31 @@ def test_line_that_is_no_json_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text('{"timestamp": 1}\nnot json\n')
     assert preview("--sql", SQL, "--rows", str(path)) == 4
     assert "line 2: this is not a JSON value" in " ".join(capsys.readouterr().err.split())
+
+
+def test_windows_that_count_rows_are_named_by_their_numbers(
+    rows: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    sql = SQL.replace("10 s", "1 ROWS")
+    assert preview("--sql", sql, "--rows", rows) == 0
+    shown = capsys.readouterr().out
+    assert "window 0 of partition 0  1 group\n" in shown
+    assert "window 1 of partition 0  1 group\n" in shown
+    assert "1970-01-01 00:00:02" in shown
+    assert "No row is late" in shown
+    assert preview("--sql", SQL.replace("10 s", "3 ROWS"), "--rows", rows) == 0
+    assert "window 0 of partition 0  2 groups, not full\n" in capsys.readouterr().out
+
+
+def test_sessions_are_one_table(
+    rows: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert preview("--sql", SQL.replace("10 s", "SESSION 500 ms"), "--rows", rows) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["begins", "ends", "sip", "count"] in lines
+    day = "1970-01-01"
+    assert [day, "00:00:01", day, "00:00:01", '"a"', "1"] in lines
+    more = ["may", "have", "more", "rows"]
+    assert [day, "00:00:02", day, "00:00:02", '"[b]"', "1", *more] in lines

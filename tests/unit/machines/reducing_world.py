@@ -12,7 +12,7 @@ from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
-from mars.core.errors import Fenced, MarsError, OutputRefused, Unavailable
+from mars.core.errors import Fenced, MarsError, TaskAtFault, Unavailable
 from mars.core.types import (
     AssignmentEpoch,
     Bucket,
@@ -283,7 +283,7 @@ class Reducer:
                     self.drafts += [bucket] * bool(results)
                     self.sink.draft(bucket, results, known)
                     return None
-        except OutputRefused as problem:
+        except TaskAtFault as problem:
             culprit = TaskName(problem.task)
             return BucketFailed(bucket, term, False, str(problem), culprit)
         except MarsError as problem:

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import TaskState
-from mars.core.types import Sequence64, TaskName
+from mars.core.types import Sequence64, TaskName, Topic
+from mars.protocol.ports import SourceTopic
 from mars.protocol.reducer.commit_plan import OVER_BUDGET_MS
 from mars.protocol.reducer.events import (
     CommitTransaction,
@@ -174,6 +175,19 @@ def test_a_commit_of_rows_takes_the_progress_of_other_tasks_along_once_it_is_hal
     late = only(here.machine.ticked(5_000), CommitTransaction)
 
     assert (names(early), names(late)) == ([NAME], [NAME, OTHER])
+
+
+def test_a_commit_says_which_topics_its_rows_were_read_of() -> None:
+    here = Bucket(make_task(), make_task(name=OTHER))
+    here.own()
+    other = make_entry(1, 0, [(1, "x")], plan=make_plan(OTHER))
+    here.read(make_head(1, {P0: 1}, mark_s=1), other, name=OTHER)
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(20_000), CommitTransaction)
+
+    current = make_task().definition.current
+    read = SourceTopic(NAME, Topic(current.stream.topic), current.topic_id)
+    assert (names(commit), commit.transaction.sources) == ([NAME, OTHER], (read,))
 
 
 def test_windows_close_in_a_bucket_without_rows_though_nothing_of_it_is_read_again() -> None:

@@ -25,6 +25,7 @@ from mars.core.types import (
     MemberId,
     StoreEpoch,
     TaskName,
+    Topic,
 )
 from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
@@ -37,7 +38,7 @@ from mars.protocol.ports import (
     Transaction,
 )
 from reducer.leader import LeaderLoop
-from reducer.lookout import MAPPER_LOOKS, LeaderPorts
+from reducer.lookout import MAPPER_LOOKS, SELDOM_LOOKS, LeaderPorts
 from tests.unit.machines.reducing_rows import P0, STREAM, make_progress, make_version
 
 MEMBER = MemberId("reducer-1")
@@ -288,6 +289,21 @@ def test_a_version_of_a_task_that_was_deleted_since_the_look_does_not_begin(
     assert head is not None
     assert head.version == 3
     assert not caplog.records
+
+
+def test_a_topic_that_is_gone_at_two_looks_is_told_of_once_for_each_of_its_tasks() -> None:
+    world = World()
+    world.registry.create_task(definition())
+    world.look(SELDOM_LOOKS)
+    topic = Topic(definition().current.stream.topic)
+    assert world.broker.topics.get(topic) is None
+    gone = [one for one in world.told if one.kind is IncidentKind.SOURCE_GONE]
+    assert gone == []
+
+    world.look(3 * SELDOM_LOOKS)
+
+    (one,) = [one for one in world.told if one.kind is IncidentKind.SOURCE_GONE]
+    assert (one.task, one.what) == (NAME, f"Kafka has no topic {topic} any more.")
 
 
 def test_a_mapper_that_begins_again_and_again_is_told_of() -> None:

@@ -127,6 +127,8 @@ def test_a_deaf_link_loses_one_direction_for_good(link: Link, echo: Server, way:
     with client(link) as one:
         link.deafen(way)
         one.sendall(b"a")
+        if way is Way.DOWN:
+            wait_for("what was sent", lambda: bytes(echo.got) == b"a", seconds=ANSWER_S)
         one.settimeout(SILENCE_S)
         with pytest.raises(TimeoutError):
             one.recv(1)

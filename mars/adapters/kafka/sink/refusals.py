@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from mars.adapters.kafka.names import Place
-from mars.core.errors import Fenced, Interrupted
-from mars.core.types import AssignmentEpoch, Bucket
-from mars.protocol.ports import ProgressRecord
+from mars.core.definitions import made_anew
+from mars.core.errors import Fenced, Interrupted, SourceMadeAnew
+from mars.core.types import AssignmentEpoch, Bucket, Topic
+from mars.protocol.ports import ProgressRecord, SourceTopic, TopicInfo
 
 AnySlot = TypeVar("AnySlot")
 
@@ -52,6 +53,18 @@ def refuse_hung(hung: Sequence[Place], end: int, known: int, bucket: Bucket) -> 
             f"Bucket {bucket}: a broker that restarted has not ended its last transaction in "
             f"{place}; the bucket is claimed again, which ends it."
         )
+
+
+def refuse_made_anew(sources: Iterable[SourceTopic], found: Mapping[Topic, TopicInfo]) -> None:
+    """Raise SourceMadeAnew for a task some of whose rows may be of another topic of that name.
+
+    `found` was asked after they were read. A topic that is not there was deleted and not yet made
+    anew: all its rows were of the one that was there.
+    """
+    for source in sources:
+        info = found.get(source.topic)
+        if info is not None and info.topic_id != source.topic_id:
+            raise SourceMadeAnew(source.task, made_anew(source.topic))
 
 
 def may_hold_foreign(end: int, known: int, marker: int) -> bool:

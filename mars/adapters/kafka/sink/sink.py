@@ -40,6 +40,7 @@ from mars.adapters.kafka.recovery.restoring import (
 from mars.adapters.kafka.sink.refusals import (
     given_back,
     refuse_hung,
+    refuse_made_anew,
     refuse_newer,
     refuse_others,
     refuse_strangers,
@@ -145,8 +146,8 @@ class KafkaSink:
 
     After any error the bucket's producer is gone: claim again. A foreign record raises Fenced if a
     newer owner wrote it, and Interrupted if it was an older one, which its own claim stops.
-    Besides, `draft` and `commit` raise OutputRefused for a topic that is gone or does not take a
-    row, and `claim` MarsError for a progress record that this release cannot read.
+    Besides, `draft` and `commit` raise TaskAtFault for a topic that is gone, was made anew or does
+    not take a row, and `claim` MarsError for a progress record that this release cannot read.
     """
 
     def __init__(
@@ -356,6 +357,8 @@ class KafkaSink:
         initialised before it.
         """
         slot = take_slot(self._slots, transaction.bucket)
+        topics = {source.topic for source in transaction.sources}
+        refuse_made_anew(transaction.sources, self._admin.infos(topics, slot.own.stop_if_asked))
         if slot.draft is not None and slot.draft.results != transaction.results:
             slot = self._taken_back(slot)
         slot = self._settled(slot, self._places(transaction), next)
