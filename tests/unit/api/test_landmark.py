@@ -164,7 +164,7 @@ def test_a_start_alone_is_not_enough(emitted: World) -> None:
 def test_too_many_offsets_to_verify_say_who_can(
     emitted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.services.inside.verifying.SOURCE_OFFSETS_MAX", 2)
+    monkeypatch.setattr("api.services.inside.rereading.SOURCE_OFFSETS_MAX", 2)
     params = {"window_start": 0, "window_end": 60_000}
     answer = emitted.http.get("/v1/tasks/by_sip/verify", params=params)
     detail = problem(answer, 409)["detail"]

@@ -15,7 +15,7 @@ from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import access, queries, streams
 from api.services.defining import making, set_steps
-from api.services.inside import results, verifying, windows
+from api.services.inside import rereading, results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
 from api.services.previews import service as preview
@@ -185,7 +185,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         preview_schemas.WINDOW_ROWS_MAX,
     ),
     "verified window: source offsets; result rows": (
-        verifying.SOURCE_OFFSETS_MAX,
+        rereading.SOURCE_OFFSETS_MAX,
         verifying.RESULT_ROWS_MAX,
     ),
     "looks into open windows and searches of topics, under way and waiting": (
@@ -193,7 +193,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         turns(ALL_TURNS.topics),
     ),
     "answers of queries under way and waiting": (turns(ALL_TURNS.rows),),
-    "rows read again to verify a window": (verifying.SOURCE_ROWS_MAX,),
+    "rows read again to verify a window": (rereading.SOURCE_ROWS_MAX,),
     "memory and time of a verification; of a listing of files": (
         mib(aside.VERIFYING.memory_bytes),
         f"{aside.VERIFYING.time_s:g} s",
