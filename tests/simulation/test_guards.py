@@ -215,6 +215,7 @@ def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
 def heads_are_read_without_rows(patch: Patch) -> None:
     """A mapper at the end of its lanes does not notice that the store was lost."""
     patch.setattr(mapping, "HEAD_INTERVAL_MS", 10**12)
+    patch.setattr(mapping, "HEAD_INTERVAL_MS_MAX", 10**12)
 
 
 def unfinished_history_holds_the_watermark(patch: Patch) -> None:

@@ -193,6 +193,8 @@ class Offering:
         offer, outcome = event.offer, event.outcome
         view = self._state.views.get(offer.task)
         if isinstance(outcome, Applied):
+            if view is not None:
+                view.taken_ms = self._state.now_ms
             self.rows_mapped += sum(partial.counts.read for partial in offer.mapped.partials)
         elif view is not None:
             self._refused(view, offer.mapped, outcome)

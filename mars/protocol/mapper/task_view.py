@@ -28,6 +28,8 @@ class TaskView:
         """How many rows are counted below the offsets, where windows count rows."""
         self.cuts: dict[Lane, int] = {}
         self.asked_ms = 0
+        self.taken_ms = 0
+        """When the store was last asked for the head, and when it last took rows."""
         self._blocked_ms: dict[Lane, int] = {}
         self._apart_ms = 0
         self._row_seen_ms: dict[Lane, int] = {}
