@@ -132,15 +132,20 @@ class Offering:
         age_ms = self._state.now_ms - buffer.oldest_ms
         if not drained:
             return age_ms >= self._linger_ms
-        if age_ms < self._rest_ms and buffer.looked_ms == buffer.newest_ms:
+        quiet_ms = buffer.quiet_ms
+        if age_ms < self._rest_ms and quiet_ms is not None and buffer.newest_ms <= quiet_ms:
             return False  # there may be hundreds of buffers, and as many ticks a second
-        buffer.looked_ms = buffer.newest_ms
         takers = self._state.within(key, buffer)
         rest_ms = self._rest(len(takers))
+        if age_ms >= rest_ms:
+            return True
         drafted = rest_ms <= self._rest_ms
-        return age_ms >= rest_ms or any(
-            view.may_close(buffer.lane, buffer.newest_ms, drafted=drafted) for view in takers
-        )
+        ahead_ms = buffer.newest_ms + self._rest_ms
+        for upto_ms in (ahead_ms, buffer.newest_ms):
+            if not any(view.may_close(buffer.lane, upto_ms, drafted=drafted) for view in takers):
+                buffer.quiet_ms = upto_ms if takers else None
+                return False
+        return True
 
     def _rest(self, takers: int) -> int:
         if not self._rest_ms:
@@ -249,12 +254,12 @@ class Offering:
 
     def _settle(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """All offers of a buffer are answered: offer the rest, hold it, or go on behind it."""
-        within = self._state.within(key, buffer)
+        ready = self._state.ready(key)
+        within = self._state.among(ready, buffer)
         if any(not view.blocked(buffer.lane, self._state.now_ms) for view in within):
             if buffer.cut:  # many rows, a part of them at each tick
                 return self._steering.pause(reader, key, buffer)
             return self.offer(reader, key, buffer)
-        ready = self._state.ready(key)
         if (within and not self._steering.wanted_elsewhere(reader, key, buffer)) or not ready:
             return self._steering.hold(reader, key, buffer)
         buffer.release()
