@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mars.core.plan import WatermarkScope
-from mars.core.types import Lane, Range, RowNumbers, StoreEpoch, TaskName, Topic
+from mars.core.types import Lane, Mapped, Range, StoreEpoch, TaskName, Topic
 from mars.core.windows import Shape
 from mars.protocol.ports import Head
 from mars.protocol.reducer.drafting import early_ms
@@ -79,11 +79,12 @@ class TaskView:
             self.rows = dict(head.rows)
             self.cuts = {}
 
-    def took(self, part: Range, numbers: RowNumbers | None) -> None:
-        """The store has taken a range of it."""
-        self.offsets[part.lane] = part.next
-        if numbers is not None:
-            self.rows[part.lane] = numbers.next
+    def took(self, mapped: Mapped, now_ms: int) -> None:
+        """The store has taken a batch of it."""
+        self.taken_ms = now_ms
+        self.offsets.update([(part.lane, part.next) for part in mapped.ranges])
+        self.rows.update({lane: numbers.next for lane, numbers in mapped.numbered.items()})
+        self._row_seen_ms.update(dict.fromkeys(mapped.marks_ms, now_ms))
 
     def is_at(self, lane: Lane, offset: int, rows: int) -> None:
         """The store has said where it is in a lane."""
