@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mars.adapters.kafka.wire import decode_progress, encode_progress
-from mars.core.types import Entry
+from mars.core.types import Entry, Range
 from mars.core.windows import Session
 from mars.engine.aggregates import session_aggregates
 from mars.engine.codec.dead import DeadRange, decode_dead
@@ -283,4 +283,4 @@ def test_a_base_below_all_entries_is_not_taken_a_second_time() -> None:
 
 def record_ranges(base: Entry) -> tuple[object, ...]:
     """Those of a base that was merged further meanwhile."""
-    return tuple(replace(part, next=part.next + 1) for part in base.ranges)
+    return tuple(Range(part.lane, part.first, part.next + 1) for part in base.ranges)
