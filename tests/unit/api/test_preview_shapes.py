@@ -148,12 +148,14 @@ def test_many_windows_a_minute_and_few_are_said_in_plain_figures(world: World) -
     many = ask(world, sql="SELECT count(*) FROM flows WINDOWING 1 ROWS")["predictions"]
     few = ask(world, sql="SELECT count(*) FROM flows WINDOWING 1000000 ROWS")["predictions"]
     assert many["windows_per_minute"] == pytest.approx(2_010)
-    assert "About 2,010 windows a minute in all partitions, with up to 2,010 result rows." in (
-        many["sentences"]
+    assert (
+        "About 2,010 windows a minute in all partitions, with up to 2,010 result rows."
+        in many["sentences"]
     )
     assert few["windows_per_minute"] == pytest.approx(0.00201)
-    assert "About 0.00201 windows a minute in all partitions, with up to 0.00201 result rows." in (
-        few["sentences"]
+    assert (
+        "About 0.00201 windows a minute in all partitions, with up to 0.00201 result rows."
+        in few["sentences"]
     )
 
 
