@@ -58,13 +58,15 @@ class Servers:
     def ports(self, list_history: ListHistory) -> Ports:
         """What services work on."""
         settings = self.settings
+        progress = KafkaProgressLog(settings, self.admin)
         return Ports(
             registry=self.registry,
             coordinator=self.coordinator,
             control=KafkaControlLog(settings, self.admin),
             admin=self.admin,
             log=self.log,
-            progress=KafkaProgressLog(settings, self.admin),
+            progress=progress,
+            saved=progress,
             dead=KafkaDeadLetters(settings),
             results=KafkaResultTail(settings),
             source_rows=RowsAgain(settings),

@@ -280,7 +280,7 @@ def balance(real: bool, strategies: bool, results: Path | None, as_json: bool) -
 def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
     """Measure what each process holds in memory, at a steady rate of rows over three tasks.
 
-    Exits with 1 where one of our own processes has grown once it was warm.
+    Exit code 1: a process of Mars went on growing once it was warm.
     """
     from bench import soak as soaking
     from bench.plots import REPORTS

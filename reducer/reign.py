@@ -49,7 +49,7 @@ class LeaderReign:
         self.balance: Balance | None = None
         """What it makes of the loads, for people."""
         self.at_rest = 0
-        """How many tasks the last look was at, if nothing was to be done."""
+        """How many lanes the heads of the last look had, if nothing was to be done."""
         self._ports = ports
         self._known = known
         self._machine = LeaderMachine(ports.limits)
@@ -73,7 +73,8 @@ class LeaderReign:
                 return  # no need to: nothing of what was decided would take effect
             self._act(decision, lead)
         self.balance = self._machine.balance(view)
-        self.at_rest = 0 if decisions else len(view.tasks)
+        heads = (head for head in view.heads.values() if head is not None)
+        self.at_rest = 0 if decisions else sum(len(head.offsets) for head in heads)
 
     # -------------------------------------------------------------------------------- restoring
 

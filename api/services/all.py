@@ -96,7 +96,7 @@ def build(
     figures = FigureService(sampler, ports.now_ms)
     windows = WindowService(ports, compiler, buckets, tasks, progress, logs)
     members = ClusterService(ports, cluster, buckets, sampler, health.away, version)
-    verifying = VerifyService(ports, compiler, buckets, tasks, progress)
+    verifying = VerifyService(ports, compiler, buckets, tasks, progress, windows)
     return Services(
         compiler=compiler,
         streams=StreamService(ports, compiler, cluster.namespace),

@@ -18,6 +18,7 @@ from mars.protocol.ports import (
     QueryRows,
     Registry,
     ResultTail,
+    SavedPanes,
     SourceReader,
     SourceRows,
     TopicAdmin,
@@ -37,6 +38,7 @@ class Ports:
     admin: TopicAdmin
     log: PartialLog
     progress: ProgressLog
+    saved: SavedPanes
     dead: DeadLetters
     results: ResultTail
     source_rows: SourceRows

@@ -55,7 +55,7 @@ class QueryService:
         self._make_room()
         self._ensure_output(record.query)
         if not self._ports.queries.create(record):
-            raise Conflict(f"there is a query {record.query.id}: try again")
+            raise Conflict(f"another query has the id {record.query.id}: try again")
         return record
 
     def _query(self, request: NewQueryRequest) -> Query:

@@ -120,7 +120,9 @@ def joined(shares: Iterable[Share], rows_max: int) -> list[tuple[Share, ...]]:
 
 def _until(share: Share, end: int) -> Share:
     part = share.part
-    return share if part.next <= end else replace(share, part=replace(part, next=end))
+    if part.next <= end:
+        return share
+    return replace(share, part=Range(part.lane, part.first, end))
 
 
 @dataclass(slots=True)

@@ -225,7 +225,7 @@ class _Part:
             name = f"window {self.counted[1]} of partition {self.counted[0]}"
         words = f"{name}  {counted(rows, 'row')}"
         if self.deleted:
-            words += " taken back, which HAVING lets pass no more"
+            words += " taken back, which HAVING no longer lets pass"
         return words + (f" (revision {self.revision}, for late rows)" if self.revision else "")
 
 

@@ -177,8 +177,8 @@ def _tasks(folder: Path) -> list[dict[str, object]]:
         name = str(task["name"])
         if name in said_by:
             raise click.UsageError(
-                f"{said_by[name]} and {file} both say what the task {name} is: rename one of them, "
-                "or take it away"
+                f"{said_by[name]} and {file} both define the task {name}: rename or remove one of "
+                "them"
             )
         said_by[name] = file
         tasks.append(task)
@@ -194,7 +194,7 @@ def _files(folder: Path) -> Iterator[Path]:
         if file.suffix.lower() not in SUFFIXES or hidden or file.is_dir():
             continue
         if file.exists() and not file.is_file():
-            raise click.UsageError(f"{file} is not a file: take it away, or give it another ending")
+            raise click.UsageError(f"{file} is not a file: remove it, or give it another ending")
         yield file
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
+import msgspec
+
 StreamName = NewType("StreamName", str)
 TaskName = NewType("TaskName", str)
 Topic = NewType("Topic", str)
@@ -65,9 +67,8 @@ def lane_partition(lane: Lane) -> int | None:
     return int(head) if head.isdigit() else None
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets `[first, next)` of one lane."""
+class Range(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Offsets `[first, next)` of one lane; as it is in the headers of entries, which have many."""
 
     lane: Lane
     first: int
@@ -219,11 +220,11 @@ Numbers: TypeAlias = Mapping[Lane, Mapping[int, int]]
 counted from where the task's version begins in the lane."""
 
 
-@dataclass(frozen=True, slots=True)
-class PaneRows:
+class PaneRows(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`rows` input rows of one partial fall into the pane that starts at `start_ms`.
 
-    `first` says, per lane, the lowest offset that may hold one of them.
+    `first` says, per lane, the lowest offset that may hold one of them. As it is in the headers of
+    entries.
     """
 
     start_ms: int

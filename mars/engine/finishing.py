@@ -10,7 +10,7 @@ the fewest digits that read back as the same number.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -47,16 +47,23 @@ verifies a window, must find the same."""
 KEY_BYTES_SHOWN = 256
 """How much of the key of a withheld result is told to people."""
 
+BEGIN_BYTES = 100
+"""Of a value: longer than two times with their names."""
+
 _ESCAPED = r'["\\\x00-\x1f]'
 """The characters that JSON texts must escape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """A result that is over RESULT_BYTES_MAX: its key, and the bytes of key and value."""
+    """A result that is over RESULT_BYTES_MAX: its key, and the bytes of key and value.
+
+    `begin` is how its value begins, which is with its window.
+    """
 
     key: bytes
     size: int
+    begin: bytes = field(default=b"", compare=False)
 
     @property
     def shown_key(self) -> str:
@@ -103,7 +110,7 @@ class Finished:
             [self.values[at] for at in kept],
             sum(at >= own for at in kept),
             tuple(
-                Withheld(self.keys[at], size)
+                Withheld(self.keys[at], size, self.values[at][:BEGIN_BYTES])
                 for at, size in enumerate(sizes)
                 if size > RESULT_BYTES_MAX
             ),

@@ -188,11 +188,10 @@ def _rest(
 ) -> dict[Bucket, Partial]:
     """The rows that are in no group, in the bucket that accounts for those of their lane."""
     bad, future = usable.bad_by_lane, usable.future_by_lane
-    counts: defaultdict[Bucket, RowCounts] = defaultdict(RowCounts)
-    for lane in sorted({*filtered, *bad, *future}):
-        counts[_home(plan, buckets, lane)] += RowCounts(
-            filtered=filtered.get(lane, 0), bad=bad.get(lane, 0), future=future.get(lane, 0)
-        )
+    counts: defaultdict[Bucket, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for fate, by_lane in enumerate((filtered, bad, future)):
+        for lane, count in by_lane.items():
+            counts[_home(plan, buckets, lane)][fate] += count
     rows: defaultdict[Bucket, list[RejectedRow]] = defaultdict(list)
     for row in usable.rejections.rows:
         rows[_home(plan, buckets, row.lane)].append(row)
@@ -200,7 +199,9 @@ def _rest(
     for part in usable.rejections.ranges:
         ranges[_home(plan, buckets, part.lane)].append(part)
     return {
-        home: Partial(home, own, (), b"", Rejections(tuple(rows[home]), tuple(ranges[home])))
+        home: Partial(
+            home, RowCounts(0, *own), (), b"", Rejections(tuple(rows[home]), tuple(ranges[home]))
+        )
         for home, own in counts.items()
     }
 

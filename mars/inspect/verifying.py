@@ -12,11 +12,13 @@ what the others counted.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from types import MappingProxyType
 
 import msgspec
 import polars as pl
@@ -46,6 +48,8 @@ STATES_WAITING_MAX = 200_000
 Spans = Mapping[Bucket, Mapping[Lane, Range]]
 """What each bucket counted, by lane."""
 
+NO_CUTS: Mapping[Lane, Iterable[int]] = MappingProxyType({})
+
 
 class Kind(StrEnum):
     """How an emitted row and the one computed again differ."""
@@ -70,10 +74,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A range that is read once, for these buckets."""
+    """A range that is read once, for these buckets; rows in the `late` panes of one came too
+    late.
+    """
 
     part: Range
     buckets: frozenset[Bucket]
+    late: Mapping[Bucket, frozenset[int]] = field(default_factory=dict)
 
 
 def spans_of(
@@ -93,7 +100,7 @@ def spans_of(
         for bucket, votes in said.items()
     }
     if spans and not plan.single_bucket:
-        common = _common(spans)
+        common = common_of(spans)
         spans |= {bucket: common for bucket in map(Bucket, range(buckets)) if bucket not in spans}
     return spans
 
@@ -124,7 +131,7 @@ def spans_of_counted(
     return {bucket: {lane: part} for bucket in named}
 
 
-def _common(spans: Spans) -> dict[Lane, Range]:
+def common_of(spans: Spans) -> dict[Lane, Range]:
     """What every bucket that names a lane has counted of it."""
     parts: defaultdict[Lane, list[Range]] = defaultdict(list)
     for own in spans.values():
@@ -136,12 +143,15 @@ def _common(spans: Spans) -> dict[Lane, Range]:
     }
 
 
-def pieces_of(spans: Spans) -> list[Piece]:
-    """The ranges cut so that each piece belongs to some buckets wholly and to the others not."""
+def pieces_of(spans: Spans, cuts: Mapping[Lane, Iterable[int]] = NO_CUTS) -> list[Piece]:
+    """The ranges cut so that each piece belongs to some buckets wholly and to the others not, and
+    none crosses one of the `cuts`.
+    """
     pieces = []
     for lane in sorted({lane for own in spans.values() for lane in own}):
         parts = {bucket: own[lane] for bucket, own in spans.items() if lane in own}
-        bounds = sorted({at for part in parts.values() for at in (part.first, part.next)})
+        ends = {at for part in parts.values() for at in (part.first, part.next)}
+        bounds = sorted({*ends, *cuts.get(lane, ())})
         for first, after in pairwise(bounds):
             inside = frozenset(
                 bucket
@@ -183,28 +193,27 @@ def _has_read(record: Progress, own: Mapping[Lane, Range]) -> bool:
     return all(record.merged.get(lane, 0) >= part.next for lane, part in own.items())
 
 
-class Recount:
-    """Takes what the kernel makes of pieces, and finishes the rows of one window."""
+class Recounted(ABC):
+    """Takes what the kernel makes of pieces, and holds what it needs of their states."""
 
-    def __init__(self, plan: Plan, window: Window) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._window = window
         self._states: defaultdict[Bucket, list[pl.DataFrame]] = defaultdict(list)
         self._waiting: Counter[Bucket] = Counter()
         self.rows_read = 0
         self.rows_numbered = 0
 
-    def add(self, mapped: Mapped, buckets: frozenset[Bucket]) -> None:
+    def add(self, mapped: Mapped, piece: Piece) -> None:
         """Take a batch of a piece. Raises TaskLimit where a state outgrows its limit."""
         for numbers in mapped.numbered.values():
             self.rows_numbered += numbers.next - numbers.first
         for partial in mapped.partials:
             self.rows_read += partial.counts.read
-            if partial.bucket in buckets and partial.states:
-                self._keep(partial.bucket, decode_states(partial.states))
+            if partial.bucket in piece.buckets and partial.states:
+                states = decode_states(partial.states)
+                self._keep(partial.bucket, self._own(partial.bucket, states, piece))
 
-    def _keep(self, bucket: Bucket, states: pl.DataFrame) -> None:
-        own = panes_of_window(states, self._window)
+    def _keep(self, bucket: Bucket, own: pl.DataFrame) -> None:
         if own.is_empty():
             return
         self._states[bucket].append(own)
@@ -214,7 +223,30 @@ class Recount:
             self._waiting[bucket] = 0
 
     def _merged(self, bucket: Bucket) -> pl.DataFrame:
-        return merge_panes(self._plan, pl.concat(self._states[bucket]), self._window)
+        return self._merge(pl.concat(self._states[bucket]))
+
+    @abstractmethod
+    def _own(self, bucket: Bucket, states: pl.DataFrame, piece: Piece) -> pl.DataFrame:
+        """The states that count, of those of a bucket in a piece."""
+
+    @abstractmethod
+    def _merge(self, states: pl.DataFrame) -> pl.DataFrame:
+        """As few states as say the same."""
+
+
+class Recount(Recounted):
+    """Finishes the rows of one window."""
+
+    def __init__(self, plan: Plan, window: Window) -> None:
+        super().__init__(plan)
+        self._window = window
+
+    def _own(self, bucket: Bucket, states: pl.DataFrame, piece: Piece) -> pl.DataFrame:
+        del bucket, piece
+        return panes_of_window(states, self._window)
+
+    def _merge(self, states: pl.DataFrame) -> pl.DataFrame:
+        return merge_panes(self._plan, states, self._window)
 
     def rows(self) -> dict[bytes, tuple[Bucket, bytes]]:
         """Bucket and value of each row that is not withheld, by the row's key."""

@@ -152,7 +152,7 @@ def _check_room(folder: Path) -> None:
 def _list_of(name: str) -> Path:
     path = LISTS / f"{name}.ivy.xml"
     if not path.is_file():
-        raise LocalClusterError(f"{path} is missing; install Mars anew.")
+        raise LocalClusterError(f"{path} is missing; reinstall Mars.")
     return path
 
 

@@ -124,6 +124,6 @@ def check_offset(source: QueryText, written: WrittenWindow, apart_ms: int) -> No
     if offset is not None and offset.ms >= apart_ms:
         raise source.error(
             offset.at,
-            f"the offset of {offset} is no shorter than {span(apart_ms)}, after which windows "
-            "begin anyway; choose a shorter one",
+            f"the offset {offset} must be shorter than {span(apart_ms)}, the time from one window "
+            "to the next; choose a shorter one",
         )

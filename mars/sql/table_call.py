@@ -66,7 +66,7 @@ def table_call(source: QueryText, tokens: Sequence[Token], at: int) -> tuple[Tab
     given = _named(source, name, parameters, _split(tokens[begin + 2 : end]))
     if is_wrapped and _texts(tokens, end + 1, 1) != [")"]:
         raise source.error(tokens[min(end + 1, len(tokens) - 1)], f"a ')' is missing; write {FORM}")
-    data, partition = _partitioned(source, name, given["DATA"])
+    data, partition = _partitioned(source, name, given)
     call = TableCall(
         name,
         _inside(source, name, data, "TABLE"),
@@ -146,17 +146,32 @@ def _named(
 
 
 def _partitioned(
-    source: QueryText, call: Token, data: Sequence[Token]
+    source: QueryText, call: Token, given: Mapping[str, Sequence[Token]]
 ) -> tuple[Sequence[Token], tuple[Token, ...]]:
     """The table, and the columns behind PARTITION BY, which sessions alone have."""
+    data = given["DATA"]
+    order = next((one for one in data if one.token_type is TokenType.ORDER_BY), None)
+    if order is not None:
+        raise source.error(order, "windows take rows by event time; leave out ORDER BY")
     at = next((at for at, one in enumerate(data) if one.token_type is TokenType.PARTITION_BY), None)
     if at is None or call.text.upper() != "SESSION":
         return data, ()
-    signs = {TokenType.L_PAREN, TokenType.R_PAREN, TokenType.COMMA}
-    columns = tuple(token for token in data[at + 1 :] if token.token_type not in signs)
-    if not columns:
-        raise source.error(call, f"PARTITION BY names a column; write {FORM}")
-    return data[:at], columns
+    behind = data[at + 1 :]
+    in_brackets = [one.token_type for one in behind[:1]] == [TokenType.L_PAREN]
+    if behind and not in_brackets and _texts(given["TIMECOL"], 0, 1) != ["DESCRIPTOR"]:
+        raise source.error(data[at], "several columns stand in brackets: PARTITION BY (sip, type)")
+    parts = _split(behind[1:-1] if in_brackets else behind)
+    return data[:at], tuple(_column(source, data[at], data[at - 1], part) for part in parts)
+
+
+def _column(source: QueryText, clause: Token, table: Token, part: Sequence[Token]) -> Token:
+    """The column in `name` or `table.name`."""
+    if len(part) == 3 and part[0].text == table.text and part[1].token_type is TokenType.DOT:
+        return part[2]
+    if len(part) != 1:
+        where = part[0] if part else clause
+        raise source.error(where, f"PARTITION BY names columns of the table; write {FORM}")
+    return part[0]
 
 
 def _inside(source: QueryText, call: Token, argument: Sequence[Token], word: str) -> Token:

@@ -275,9 +275,8 @@ def _check_revisable(plan: Plan) -> None:
         return
     if plan.window.longest_ms is None:
         raise Rejected(
-            "option late: since a landmark no row is too late, because it counts in all windows "
-            "that end later, and a revision of each that has ended would repeat all of them; use "
-            "late: drop, which drops none there"
+            "option late: since a landmark no row is late, because it counts in all windows that "
+            "end later; use late: drop, which drops none there"
         )
     if plan.limit is not None:
         raise Rejected(
@@ -331,8 +330,8 @@ def _check_changed(plan: Plan) -> None:
         raise Rejected("option emit: changed does not go with late: revise; use late: drop")
     if plan.limit is not None or plan.having is not None:
         raise Rejected(
-            "option emit: with HAVING or LIMIT a group may cease to be among the results, and "
-            "changed would not say so; use emit: all, or leave them out"
+            "option emit: with HAVING or LIMIT a group may drop out of the results, and changed "
+            "would not say so; use emit: all, or leave them out"
         )
 
 

@@ -175,10 +175,13 @@ def test_5_a_value_of_a_wrong_type(complain: Complain) -> None:
     here = complain("wrong_type")
     here.send([{"at": now_ms(), "page": "a", "bytes": "5"}])
     here.says(
-        r"^No window is open: of 1 row read, 1 bad \(for example `bytes` is no int64: partition 0, "
-        r"offset 0\)\.$"
+        r"^No window is open: of 1 row read, 1 bad \(for example `bytes` is not a valid int64: "
+        r"partition 0, offset 0\)\.$"
     )
-    assert "1 of 1 rows have a value of a wrong type, such as: `bytes` is no" in here.previewed()
+    assert (
+        "1 of 1 rows have a value of a wrong type, such as: `bytes` is not a valid"
+        in here.previewed()
+    )
 
 
 def test_6_a_topic_without_messages(complain: Complain) -> None:

@@ -131,6 +131,23 @@ def test_offsets_at_a_time_are_the_first_at_or_after_it_else_the_end(cluster: Cl
     assert found == [{0: offset, 1: 0} for offset in (0, 0, 1, 2, 3)]
 
 
+def test_rows_that_come_between_two_questions_are_behind_a_start_by_time(
+    kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka_cluster.topic(1)
+    kafka_cluster.append(topic, 0, [b"before"], timestamp_ms=1_000)
+    admin = kafka_cluster.admin()
+    asked = admin._ask
+
+    def ask_and_let_one_come(*question: object) -> object:
+        answer = asked(*question)  # type: ignore[arg-type]
+        kafka_cluster.append(topic, 0, [b"of the time"], timestamp_ms=2_000)
+        return answer
+
+    monkeypatch.setattr(admin, "_ask", ask_and_let_one_come)
+    assert admin.offsets_at(topic, 2_000) == {0: 1}
+
+
 @dataclass
 class FailsOnce:
     """A client whose first question fails, or with `apart` that for its one partition."""

@@ -95,7 +95,7 @@ def test_consumer_that_has_gone_deaf_says_so_and_the_next_one_goes_on(
                 goes_deaf.deaf.update(goes_deaf.made)
                 write(kafka_cluster, topic, [2])
 
-    with pytest.raises(Unavailable, match=rf"nothing more is heard of {topic}\[0\]"):
+    with pytest.raises(Unavailable, match=rf"no more rows come from {topic}\[0\]"):
         handle(consumer(kafka_cluster, topic, group, silence_s=60))
 
     with consumer(kafka_cluster, topic, group) as rows:

@@ -26,6 +26,7 @@ from mars.protocol.ports import (
     RecentRows,
     ResultTail,
     WantedNumber,
+    WantedSessions,
     WantedWindow,
 )
 from tests.contracts.kafka_servers import Cluster, KafkaCluster, MemoryCluster
@@ -191,6 +192,18 @@ def test_of_windows_that_begin_together_the_end_says_which(cluster: Cluster) -> 
     assert found.whole(150_000)
     assert not tail.recent(topic, TASK, 2, WantedWindow(90_000, 150_000)).whole(150_000)
     assert tail.recent(topic, TASK, 3, WantedWindow(90_000, 160_000)) == RecentRows()
+
+
+def test_sessions_are_found_by_their_begin_whatever_their_ends(cluster: Cluster) -> None:
+    topic = cluster.topic()
+    for emit, start, end in ((1, 0, 10), (2, 5, 30), (2, 1, 12), (2, 5, 20)):
+        value = b'{"window_start":%d,"window_end":%d,"sip":"%d"}' % (start, end, end)
+        headers = result_headers(TASK, 3, Bucket(2), emit, complete=True, ranges=RANGES, rows=42)
+        cluster.append(topic, 0, [value], key=b'[%d,"%d"]' % (start, end), headers=headers)
+    tail = tail_of(cluster)
+    found = tail.recent(topic, TASK, 10, WantedSessions(5, None, 15))
+    assert (sips(found.rows), found.cut_at_ms) == (["30", "20"], None)
+    assert sips(tail.recent(topic, TASK, 10, WantedSessions(5, 20, 15)).rows) == ["20"]
 
 
 def test_steps_that_are_whole_are_told_by_their_ends(cluster: Cluster) -> None:

@@ -47,6 +47,7 @@ def test_a_snapshot_is_found_by_the_record_that_was_committed_with_it(cluster: C
     assert record.snapshot is not None
     assert record.snapshot.last - record.snapshot.first == 2
     assert cluster.sink().saved(record) == parts
+    assert cluster.progress().saved(record) == parts
 
 
 def test_a_record_is_read_back_with_the_place_of_its_snapshot(cluster: Cluster) -> None:
@@ -103,6 +104,9 @@ def test_a_snapshot_whose_parts_are_not_there_is_lost(cluster: Cluster) -> None:
     beyond = replace(record.snapshot, first=record.snapshot.last, last=record.snapshot.last + 5)
     with pytest.raises(SnapshotLost, match="1 of its 2 parts"):
         cluster.sink().saved(replace(record, snapshot=beyond))
+    gone = replace(record, snapshot=replace(record.snapshot, last=record.snapshot.first))
+    with pytest.raises(SnapshotLost, match="1 of its 2 parts"):
+        cluster.progress().saved(gone)
 
 
 def test_a_snapshot_of_other_bytes_is_lost(cluster: Cluster) -> None:

@@ -215,6 +215,7 @@ def versions_begin_behind_what_is_accounted(patch: Patch) -> None:
 def heads_are_read_without_rows(patch: Patch) -> None:
     """A mapper at the end of its lanes does not notice that the store was lost."""
     patch.setattr(mapping, "HEAD_INTERVAL_MS", 10**12)
+    patch.setattr(mapping, "HEAD_INTERVAL_MS_MAX", 10**12)
 
 
 def unfinished_history_holds_the_watermark(patch: Patch) -> None:
@@ -541,7 +542,9 @@ OVERFULL = "TaskLimit: "
 
 GUARDS = (
     Guard(offsets_compared_and_set, TAKEN_TWICE, first=1),
-    Guard(all_lanes_of_a_batch_are_compared, (NEVER, TAKEN_TWICE), Conditions(wide=True), first=40),
+    Guard(
+        all_lanes_of_a_batch_are_compared, (NEVER, TAKEN_TWICE), Conditions(wide=True), first=105
+    ),
     Guard(accounted_rows_only_rebuild, I1),
     Guard(catch_up_barrier, I2),
     Guard(claims_read_the_progress, (I1, I3)),
@@ -576,7 +579,7 @@ GUARDS = (
     Guard(how_far_groups_are_closed_is_in_the_record, I1, Conditions(keys=Keys.OWN), first=1),
     Guard(segments_are_replaced_as_a_whole, NEVER, Conditions(split=True), first=30),
     Guard(no_merged_entry_crosses_a_look, NEVER, Conditions(split=True)),
-    Guard(servers_are_told_apart_by_reducers, (I1, I2, NEVER), Conditions(LEADERLESS), first=175),
+    Guard(servers_are_told_apart_by_reducers, (I1, I2, NEVER), Conditions(LEADERLESS), first=174),
     Guard(
         lives_are_held_to_from_the_first_look_on,
         (I1, NEVER),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mars.core.types import Lane, Mapped, Range, Records
+from mars.core.types import Lane, Mapped, PaneRows, Range, Records
 from mars.core.windows import Sliding
 from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import Applied
@@ -96,7 +96,10 @@ _BATCHES = [_mapped(number) for number in range(GROUPS // BATCH_ROWS)]
 def moved(batch: Mapped, lane: Lane, first: int) -> Mapped:
     """The same rows at another place."""
     partials = tuple(
-        replace(one, panes=tuple(replace(pane, first={lane: first}) for pane in one.panes))
+        replace(
+            one,
+            panes=tuple(PaneRows(pane.start_ms, pane.rows, {lane: first}) for pane in one.panes),
+        )
         for one in batch.partials
     )
     return Mapped((Range(lane, first, first + BATCH_ROWS),), {lane: 0}, partials)

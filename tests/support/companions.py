@@ -29,7 +29,7 @@ class Kind:
     """One kind of task.
 
     Mars's query is `select`, what all have in common, and `rest`; `oracle` is DuckDB's, over a
-    table `arrived`. `keys` and the window's start tell the groups apart.
+    table `arrived`. `keys` and the window tell the groups apart.
     """
 
     name: str
@@ -50,11 +50,14 @@ class Kind:
 
     def group(self, value: Mapping[str, Any]) -> Group:
         """Which group a result row is of."""
-        return (value["window_start"], *(value[key] for key in self.keys))
+        return (value["window_start"], value["window_end"], *(value[key] for key in self.keys))
 
 
-def _start(step_ms: int, back: str = "0") -> str:
-    return f"(timestamp // {step_ms} - {back}) * {step_ms} AS window_start"
+def window(size_ms: int, slide_ms: int = 0, back: str = "0") -> str:
+    """The columns of the window of a row, the `back`th before the newest that has it."""
+    every_ms = slide_ms or size_ms
+    start = f"(timestamp // {every_ms} - {back}) * {every_ms}"
+    return f"{start} AS window_start, {start} + {size_ms} AS window_end"
 
 
 KINDS = (
@@ -62,7 +65,7 @@ KINDS = (
         "sliding",
         f"sip, type, {SUMS}",
         "GROUP BY sip, type, timestamp WINDOWING 4 s SLIDE 2 s",
-        f"SELECT {_start(2_000, 'back')}, sip, type, {SUMS} "
+        f"SELECT {window(4_000, 2_000, 'back')}, sip, type, {SUMS} "
         "FROM arrived, (SELECT unnest([0, 1]) AS back) GROUP BY ALL",
         ("sip", "type"),
     ),
@@ -70,7 +73,7 @@ KINDS = (
         "revised",
         f"sip, type, {SUMS}",
         "GROUP BY sip, type, timestamp WINDOWING 5 s",
-        f"SELECT {_start(5_000)}, sip, type, {SUMS} FROM arrived GROUP BY ALL",
+        f"SELECT {window(5_000)}, sip, type, {SUMS} FROM arrived GROUP BY ALL",
         ("sip", "type"),
         {"delay": "0s", "late": "revise", "lateness": "10min"},
     ),
@@ -79,7 +82,7 @@ KINDS = (
         "type, count(DISTINCT sip) AS sips, min(bytes) AS low, max(bytes) AS high, "
         "count(*) FILTER (WHERE bytes > 700) AS large, sum(hash) - min(id) AS rest",
         "GROUP BY type, timestamp WINDOWING 2 s",
-        f"SELECT {_start(2_000)}, type, count(DISTINCT sip) AS sips, min(bytes) AS low, "
+        f"SELECT {window(2_000)}, type, count(DISTINCT sip) AS sips, min(bytes) AS low, "
         "max(bytes) AS high, count(*) FILTER (WHERE bytes > 700) AS large, "
         "sum(hash) - min(id) AS rest FROM arrived GROUP BY ALL",
         ("type",),
@@ -88,8 +91,8 @@ KINDS = (
         "top",
         f"sip, {SUMS}",
         "GROUP BY sip, timestamp ORDER BY n DESC, sip LIMIT 3 WINDOWING 5 s",
-        f"SELECT {_start(5_000)}, sip, {SUMS} FROM arrived "
-        "GROUP BY window_start, sip QUALIFY row_number() OVER "
+        f"SELECT {window(5_000)}, sip, {SUMS} FROM arrived "
+        "GROUP BY window_start, window_end, sip QUALIFY row_number() OVER "
         "(PARTITION BY window_start ORDER BY n DESC, sip) <= 3",
         ("sip",),
     ),
@@ -131,12 +134,9 @@ class AccompaniedLoad(Load):
         assert found == wanted, f"{kind.name} has other columns"
 
     def _results(self, kind: Kind) -> dict[Group, dict[str, Any]]:
-        """The newest revision of each group, without its window's end. Fails where one is twice."""
+        """The newest revision of each group. Fails where one is twice."""
         came = newest_revisions(self.mars.read(f"mars.results.{self.of(kind)}"), kind.group)
-        return {
-            kind.group(value): {name: value[name] for name in value if name != "window_end"}
-            for _key, value, _headers in came
-        }
+        return {kind.group(value): value for _key, value, _headers in came}
 
     def delete(self) -> None:
         """End all its tasks."""

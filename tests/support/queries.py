@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.companions import KINDS, SUMS, Kind
+from tests.support.companions import KINDS, SUMS, Kind, window
 from tests.support.load import IDLE_AFTER
 from tests.support.rows import CLOSING, Group
 
@@ -29,11 +29,45 @@ TUMBLING = Kind(
     "sums",
     f"sip, type, {SUMS}",
     "GROUP BY sip, type, timestamp WINDOWING 3 s",
-    f"SELECT timestamp // 3000 * 3000 AS window_start, sip, type, {SUMS} FROM arrived GROUP BY ALL",
+    f"SELECT {window(3_000)}, sip, type, {SUMS} FROM arrived GROUP BY ALL",
     ("sip", "type"),
 )
 
-ALL_KINDS = (TUMBLING, *KINDS)
+CUMULATING = Kind(
+    "cumulating",
+    f"sip, type, {SUMS}",
+    "GROUP BY sip, type, timestamp WINDOWING 4 s EVERY 1 s",
+    "SELECT timestamp // 4000 * 4000 AS window_start, window_start + step AS window_end, "
+    f"sip, type, {SUMS} FROM arrived, (SELECT unnest([1000, 2000, 3000, 4000]) AS step) "
+    "WHERE timestamp % 4000 < step GROUP BY ALL",
+    ("sip", "type"),
+)
+
+BY_ZONE = Kind(
+    "by a time zone",
+    f"sip, type, {SUMS}",
+    "GROUP BY sip, type, timestamp WINDOWING 3 s TIMEZONE 'Europe/Berlin'",
+    f"SELECT {window(3_000)}, sip, type, {SUMS} FROM arrived GROUP BY ALL",
+    ("sip", "type"),
+)
+
+_NEW = "timestamp - lag(timestamp) OVER own >= 400 OR lag(timestamp) OVER own // 2000 <> cycle"
+
+SESSIONS = Kind(
+    "sessions",
+    f"sip, type, {SUMS}",
+    "GROUP BY sip, type WINDOWING SESSION 400 ms MAX 2 s",
+    "SELECT min(timestamp) AS window_start, "
+    "least(max(timestamp) + 400, (min(cycle) + 1) * 2000) AS window_end, "
+    f"sip, type, {SUMS} FROM (SELECT *, sum(new::INT) OVER own AS session FROM "
+    f"(SELECT *, timestamp // 2000 AS cycle, coalesce({_NEW}, true) AS new FROM arrived "
+    "WINDOW own AS (PARTITION BY sip, type ORDER BY timestamp, id)) "
+    "WINDOW own AS (PARTITION BY sip, type ORDER BY timestamp, id)) "
+    "GROUP BY sip, type, session",
+    ("sip", "type"),
+)
+
+ALL_KINDS = (TUMBLING, CUMULATING, BY_ZONE, SESSIONS, *KINDS)
 
 WHERES = (
     Where("", lambda row: True),
@@ -74,6 +108,11 @@ class Query:
     def options(self) -> dict[str, str]:
         """As Mars gets them."""
         return {"delay": self.delay, "idle_after": IDLE_AFTER, **self.kind.options}
+
+    @property
+    def windows_of_groups(self) -> bool:
+        """Whether each group has windows of its own."""
+        return self.kind is SESSIONS
 
     def same_as(self, other: Query) -> bool:
         """Whether Mars makes no version of a change from one to the other."""

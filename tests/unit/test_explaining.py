@@ -94,7 +94,7 @@ MAPPER = MemberId("mapper-1")
 OTHER = Reading(MemberId("mapper-2"), "reading")
 REDUCER = MemberId("reducer-1")
 WRONG_TYPE = DeadLetter(
-    TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1, detail="`bytes` is no int64"
+    TASK, Topic("flows"), 1, 17, 18, "wrong_type", 1, detail="`bytes` is not a valid int64"
 )
 OWNED = KnownOwner(REDUCER, "owning")
 
@@ -547,8 +547,8 @@ def test_summary_names_the_fates_of_rows_when_none_was_counted() -> None:
     read = (progress_of(0, read=9, filtered=4, bad=3, late=2),)
     assert words(nothing_open(progress=read, dead=(WRONG_TYPE,))) == (
         "No window is open: of 9 rows read, 4 filtered out by WHERE, 3 bad (for example `bytes` "
-        "is no int64: partition 1, offset 17), 2 late (their windows had closed: a longer delay "
-        "than 1 s keeps windows open for such rows)."
+        "is not a valid int64: partition 1, offset 17), 2 late (their windows had closed: a "
+        "longer delay than 1 s keeps windows open for such rows)."
     )
 
 
@@ -557,7 +557,7 @@ def test_a_withheld_result_is_no_example_of_a_bad_row() -> None:
     withheld = replace(WRONG_TYPE, rows=0, detail="the result is withheld")
     said = words(nothing_open(progress=read, dead=(withheld, WRONG_TYPE)))
     assert "withheld" not in said
-    assert "`bytes` is no int64" in said
+    assert "`bytes` is not a valid int64" in said
 
 
 def test_messages_that_cannot_be_unpacked_are_named_before_other_bad_rows() -> None:
@@ -572,9 +572,9 @@ def test_summary_names_rows_that_were_not_counted_beside_those_that_were() -> No
     read = (progress_of(0, read=9, counted=5, bad=3, future=1),)
     future = replace(WRONG_TYPE, reason="future", detail="`at` is 1 h after Kafka got the row")
     assert words(evidence_with(progress=read, dead=(WRONG_TYPE, future))).endswith(
-        "(idle_after). Of 9 rows read, some were not counted: 3 bad (for example `bytes` is no "
-        "int64: partition 1, offset 17), 1 too far in the future (for example `at` is 1 h after "
-        "Kafka got the row: partition 1, offset 17)."
+        "(idle_after). Of 9 rows read, some were not counted: 3 bad (for example `bytes` is "
+        "not a valid int64: partition 1, offset 17), 1 too far in the future (for example `at` is "
+        "1 h after Kafka got the row: partition 1, offset 17)."
     )
 
 

@@ -193,10 +193,9 @@ def _check_landmark(window: WindowShape, beginning: Beginning) -> None:
     if begins_ms is None or complete_ms is None or begins_ms >= complete_ms:
         return
     raise Rejected(
-        f"its windows hold all rows since the landmark {moment(begins_ms)}, and the task would "
-        f"read rows from {moment(complete_ms)} on, so that each of them would lack rows for ever: "
-        f'let it start at the landmark ("start": {{"timestamp": {begins_ms}}}) or earliest, or '
-        "write a later landmark"
+        f"its windows begin at the landmark {moment(begins_ms)}, and the task would read rows only "
+        f"from {moment(complete_ms)} on, so all of them would lack rows: let it start at the "
+        f'landmark ("start": {{"timestamp": {begins_ms}}}) or earliest, or write a later landmark'
     )
 
 
@@ -206,10 +205,9 @@ def _check_later_landmark(window: WindowShape, now_ms: int) -> None:
     if begins_ms is None or begins_ms > now_ms:
         return
     raise Rejected(
-        "a new version begins where the one before it ends, and its windows since the landmark "
-        f"{moment(begins_ms)} would lack the rows of that one for ever: write a landmark that is "
-        "still to come, or register the query as a task of another name, which reads the topic "
-        "from the landmark on"
+        "a new version begins where the old one ends, so its windows since the landmark "
+        f"{moment(begins_ms)} would lack the rows of the old one: write a landmark that is still "
+        "to come, or register the query under another name, to read the topic from the landmark on"
     )
 
 

@@ -23,10 +23,10 @@ def zone_warnings(plan: Plan, now_ms: int) -> list[str]:
     if differs_ms is None:
         return []
     return [
-        f"since version {plan.version} was registered it has become known that the clocks of "
-        f"{pinned.name} show another time from {moment(differs_ms)} on (database "
-        f"{known.database}, and not {pinned.database}): its windows go on as they were; for new "
-        "ones make a new version, with a comment in the query at the least"
+        f"the rules of {pinned.name} have changed since version {plan.version} was registered: "
+        f"clocks of {pinned.name} show another time from {moment(differs_ms)} on (database "
+        f"{known.database}, and not {pinned.database}). Windows go on by the old rules. A new "
+        "version goes by the new ones: a comment in the query is change enough"
     ]
 
 

@@ -9,7 +9,7 @@ from mars.core.errors import Rejected
 from mars.core.plan import Plan
 from mars.core.windows import Counting, Session, Window
 from mars.core.windows.counting import WindowNumber
-from mars.protocol.ports import CommittedRow, WantedNumber, WantedWindow
+from mars.protocol.ports import CommittedRow, WantedNumber, WantedSessions, WantedWindow
 
 
 class AskedWindow(NamedTuple):
@@ -52,7 +52,8 @@ def said_name(start_ms: int, end_ms: int, counted: WindowNumber | None) -> SaidN
 def wanted_of(
     plans: Mapping[int, Plan], version: int, asked: AskedWindow
 ) -> WantedWindow | WantedNumber | None:
-    """The window that is meant, of a task with these plans whose current version is that one.
+    """The window that is meant, of a task with these plans whose current version is that one; where
+    windows are sessions, all that begin then.
 
     None where none is named. Raises Rejected for a name that is none of its windows'.
     """
@@ -65,11 +66,9 @@ def wanted_of(
                 "the windows of this task count rows, and no time tells one from another: give "
                 "partition and window_number"
             )
-        if isinstance(shape, Session) and by_time.names_one:
-            raise Rejected(
-                "each session is a window of one group, and no time alone names it: leave out "
-                "window_start and look among the results that are listed"
-            )
+        if isinstance(shape, Session) and asked.start_ms is not None:
+            soonest_ms = shape.shortest_end(asked.start_ms)
+            return WantedSessions(asked.start_ms, asked.end_ms, soonest_ms)
         return wanted_window(plans.values(), asked.start_ms, asked.end_ms)
     if asked.partition is None or asked.number is None:
         raise Rejected("partition and window_number name a window together: give both")

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import msgspec
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.naming import AskedWindow, name_of, number_of_row, wanted_of
 from api.services.inside.progress import ProgressTail
+from api.services.inside.rereading import Rereading
 from api.services.inside.results import newest_revisions
+from api.services.inside.verification import Verified, words_of
+from api.services.inside.verifying_sessions import SessionVerifier
+from api.services.inside.windows import WindowService
 from api.services.tasks import TaskService
-from mars.client.answers import DifferentRow, Verification
+from mars.client.answers import Verification
 from mars.core.definitions import TaskDefinition
-from mars.core.errors import Conflict, JobFailed, NotFound
+from mars.core.errors import Conflict, NotFound
 from mars.core.plan import Plan
-from mars.core.types import Bucket, Range, Topic
-from mars.core.windows import Counting, moment
+from mars.core.types import Bucket, Topic
+from mars.core.windows import Counting
 from mars.core.windows.counting import number_of
 from mars.core.words import counted
 from mars.inspect.verifying import (
-    NAMED_MAX,
-    Difference,
-    Kind,
-    Piece,
     Recount,
     Spans,
     compare,
@@ -43,33 +40,8 @@ Named = WantedWindow | WantedNumber
 RESULT_ROWS_MAX = 100_000
 """Emitted rows of a window: some 100 MB of memory, with those computed again."""
 
-SOURCE_OFFSETS_MAX = 5_000_000
-"""Offsets that are read again for one window: about half a minute on one core."""
-
-SOURCE_ROWS_MAX = 10_000_000
-"""Rows that these offsets may hold: a message may hold a thousand of them, or a million."""
-
-TEXT_ROW_BYTES = 100
-"""In text files an offset is a byte; a row has about so many."""
-
 NEWEST_ROWS = 1_000
 """Rows of each partition in which the last finished window is looked for."""
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What has been found so far, over all versions that have rows of the window."""
-
-    rows: int = 0
-    source_rows: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    miscounted: str = ""
-    """What is wrong with the number of its rows, where that is known."""
-
-    @property
-    def is_equal(self) -> bool:
-        """True where nothing is wrong."""
-        return not self.differences and not self.miscounted
 
 
 class VerifyService:
@@ -82,15 +54,19 @@ class VerifyService:
         buckets: BucketCount,
         tasks: TaskService,
         progress: ProgressTail,
+        windows: WindowService,
     ) -> None:
         self._ports = ports
         self._compiler = compiler
         self._buckets = buckets
         self._tasks = tasks
         self._progress = progress
+        self._rereading = Rereading(ports, buckets)
+        self._sessions = SessionVerifier(ports, progress, windows, self._rereading)
 
     def verify(self, name: str, asked: AskedWindow) -> Verification:
-        """Compute a window again (None: the last finished one) and compare.
+        """Compute a window again (None: the last finished one) and compare; of sessions all that
+        begin then (the last ones).
 
         Raises NotFound where there is no such window, Rejected for what names none of the task's,
         Conflict where it cannot be computed again (any more, or not yet), Unavailable.
@@ -99,9 +75,12 @@ class VerifyService:
         plans = self._compiler.plans(definition)
         version = definition.current.version
         named = wanted_of(plans, version, asked)
-        if version in plans and plans[version].counts_rows:
-            plans = {version: plans[version]}  # each version counts from 0
-            _check_counted(plans[version])
+        current = plans.get(version)
+        if current is not None and current.has_sessions and not isinstance(named, WantedNumber):
+            return self._sessions.verify(definition, plans, named)
+        if current is not None and current.counts_rows:
+            plans = {version: current}  # each version counts from 0
+            _check_counted(current)
         wanted = self._last_finished(definition, plans) if named is None else named
         rows = self._rows(definition, plans, wanted, RESULT_ROWS_MAX)
         if not rows:
@@ -126,8 +105,12 @@ class VerifyService:
             self._ports.results.recent(Topic(topic), definition.name, rows_max + 1, wanted)
             for topic in topics
         ]
+        sessions = {number for number, plan in plans.items() if plan.has_sessions}
         found = [
-            row for one in recent for row in one.rows if row.version >= definition.first_version
+            row
+            for one in recent
+            for row in one.rows
+            if row.version >= definition.first_version and row.version not in sessions
         ]
         if wanted is not None and len(found) > rows_max:
             raise Conflict(
@@ -180,7 +163,7 @@ class VerifyService:
             return ""
         return (
             f"{counted(len(waiting), 'bucket')} of {self._buckets()} may have rows of "
-            f"{_words(wanted)} still to emit; ask again in some seconds, and `mars why "
+            f"{words_of(wanted)} still to emit; ask again in some seconds, and `mars why "
             f"{definition.name}` says what they wait for"
         )
 
@@ -196,7 +179,7 @@ class VerifyService:
         unfinished = self._unfinished(definition, plans, rows, wanted)
         if unfinished:
             raise Conflict(f"the window of task {definition.name} is not finished: {unfinished}")
-        outcome = _Outcome()
+        outcome = Verified()
         versions = _by_version(rows)
         for version, own in versions.items():
             plan = plans.get(version)
@@ -212,11 +195,13 @@ class VerifyService:
                 )
             self._compare(definition, plan, own, wanted, outcome)
         complete = all(row.complete for row in rows)
-        shown = wanted
-        if isinstance(wanted, WantedWindow):
-            window = wanted.among(plans[max(versions)].window)
-            shown = WantedWindow(window.start_ms, window.end_ms)
-        return _view(definition, shown, sorted(versions), complete, outcome)
+        about = (definition.name, sorted(versions), complete)
+        if isinstance(wanted, WantedNumber):
+            name, words = wanted.name, words_of(wanted)
+            return outcome.told(words, *about, partition=name.partition, window_number=name.number)
+        window = wanted.among(plans[max(versions)].window)
+        words = words_of(WantedWindow(window.start_ms, window.end_ms))
+        return outcome.told(words, *about, window)
 
     def _spans(self, plan: Plan, rows: Sequence[CommittedRow], wanted: Named) -> Spans:
         if not plan.counts_rows:
@@ -234,7 +219,7 @@ class VerifyService:
         plan: Plan,
         rows: Sequence[CommittedRow],
         wanted: Named,
-        outcome: _Outcome,
+        outcome: Verified,
     ) -> None:
         window = wanted.among(plan.window)
         spans = self._spans(plan, rows, wanted)
@@ -243,7 +228,6 @@ class VerifyService:
                 "the rows of this window do not name the offsets they were counted from: an "
                 "older release wrote them"
             )
-        self._check_source(definition, plan, spans)
         if plan.counts_rows and not all(row.complete for row in rows):
             raise Conflict(
                 "rows of the window were gone when they were needed, so nobody knows how many of "
@@ -251,8 +235,7 @@ class VerifyService:
             )
         recount = Recount(plan, window)
         number = number_of(window.start_ms) if plan.counts_rows else None
-        for piece in pieces_of(spans):
-            self._read(definition, plan, piece, recount, number)
+        self._rereading.read(definition, plan, pieces_of(spans), recount, number)
         if isinstance(plan.window, Counting) and recount.rows_numbered != plan.window.size:
             outcome.miscounted = (
                 f" From its first to its last offset {recount.rows_numbered} rows count, and it "
@@ -263,58 +246,6 @@ class VerifyService:
         outcome.differences += compare(
             plan.version, rows, recount.rows(), emits_changed=plan.emits_changed
         )
-
-    def _check_source(self, definition: TaskDefinition, plan: Plan, spans: Spans) -> None:
-        offsets = sum(_size(definition, piece.part) for piece in pieces_of(spans))
-        if offsets > SOURCE_OFFSETS_MAX:
-            raise Conflict(
-                f"the window was counted from {offsets} offsets, and at most {SOURCE_OFFSETS_MAX} "
-                "are read again here: let Spark compute it (mars query, with the same SQL), or a "
-                "batch engine over the ranges in the header mars-ranges"
-            )
-        topic = Topic(plan.stream.topic)
-        info = self._ports.admin.describe(topic)
-        version = next(each for each in definition.versions if each.version == plan.version)
-        if info is None or info.topic_id != version.topic_id:
-            raise Conflict(
-                f"topic {topic} was deleted or made again since, so the rows of the window are "
-                "gone: verify a newer one"
-            )
-
-    def _read(
-        self,
-        definition: TaskDefinition,
-        plan: Plan,
-        piece: Piece,
-        recount: Recount,
-        number: int | None,
-    ) -> None:
-        files = definition.files_of(piece.part.lane)
-        try:
-            batches = self._ports.source_rows.read(plan, self._buckets(), piece.part, files, number)
-            for batch in batches:
-                if isinstance(batch, Range):
-                    raise Conflict(
-                        f"Kafka no longer has offsets {batch.first} to {batch.next - 1} of lane "
-                        f"{batch.lane}, from which the window was counted: topic "
-                        f"{plan.stream.topic} keeps rows for too short a time"
-                    )
-                recount.add(batch, piece.buckets)
-                if recount.rows_read > SOURCE_ROWS_MAX:
-                    raise Conflict(
-                        f"the window was counted from more than {SOURCE_ROWS_MAX} rows, too many "
-                        "to be read again here: compute it with a batch engine over the ranges in "
-                        "the header mars-ranges"
-                    )
-        except JobFailed as problem:
-            raise Conflict(f"the rows of the window cannot be read again: {problem}") from problem
-
-
-def _size(definition: TaskDefinition, part: Range) -> int:
-    """About how many messages or rows a range holds."""
-    files = definition.files_of(part.lane)
-    text = files is not None and files.format != "parquet"
-    return (part.next - part.first) // (TEXT_ROW_BYTES if text else 1)
 
 
 def _check_counted(plan: Plan) -> None:
@@ -328,12 +259,6 @@ def _check_counted(plan: Plan) -> None:
 
 def _check_scope(plans: Iterable[Plan]) -> None:
     """Raise Conflict where the groups of a window were not all counted from the same rows."""
-    plans = list(plans)
-    if any(plan.has_sessions for plan in plans):
-        raise Conflict(
-            "sessions are not verified here yet: compute one with a batch engine over the ranges "
-            "in the header mars-ranges of its rows"
-        )
     if any(plan.closes_by_key for plan in plans):
         raise Conflict(
             "the task has watermark: key, so each group of a window was closed at a time of its "
@@ -347,77 +272,3 @@ def _by_version(rows: Sequence[CommittedRow]) -> dict[int, list[CommittedRow]]:
     for row in rows:
         versions[row.version].append(row)
     return dict(versions)
-
-
-# ------------------------------------------------------------------------------------ answer
-
-
-def _view(
-    definition: TaskDefinition,
-    wanted: Named,
-    versions: list[int],
-    complete: bool,
-    outcome: _Outcome,
-) -> Verification:
-    named = outcome.differences[:NAMED_MAX]
-    counted = wanted if isinstance(wanted, WantedNumber) else None
-    times = wanted if isinstance(wanted, WantedWindow) else None
-    return Verification(
-        task=definition.name,
-        window_start=None if times is None else times.start_ms,
-        window_end=None if times is None else times.end_ms,
-        partition=None if counted is None else counted.name.partition,
-        window_number=None if counted is None else counted.name.number,
-        versions=versions,
-        complete=complete,
-        equal=outcome.is_equal,
-        rows=outcome.rows,
-        source_rows=outcome.source_rows,
-        differences=[_difference(each) for each in named],
-        more=len(outcome.differences) - len(named),
-        summary=_summary(wanted, outcome),
-    )
-
-
-def _difference(one: Difference) -> DifferentRow:
-    return DifferentRow(
-        kind=one.kind.value,
-        version=one.version,
-        bucket=one.bucket,
-        key=_json(one.key),
-        emitted=_json(one.emitted),
-        recounted=_json(one.recounted),
-    )
-
-
-def _json(raw: bytes | None) -> object:
-    try:
-        return None if raw is None else msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        return raw.decode(errors="replace") if raw is not None else None
-
-
-def _words(wanted: Named) -> str:
-    if isinstance(wanted, WantedNumber):
-        return f"window {wanted.name.number} of partition {wanted.name.partition}"
-    until = "" if wanted.end_ms is None else f" to {moment(wanted.end_ms)}"
-    return f"the window {moment(wanted.start_ms)}{until}"
-
-
-def _summary(verified: Named, outcome: _Outcome) -> str:
-    words = _words(verified)
-    window = words[0].upper() + words[1:]
-    source = f"{counted(outcome.source_rows, 'source row')} read again"
-    if outcome.is_equal:
-        agree = "agrees" if outcome.rows == 1 else "agree"
-        return f"{window} is equal: {counted(outcome.rows, 'result row')} {agree} with {source}."
-    if not outcome.differences:
-        return f"{window} differs.{outcome.miscounted}"
-    kinds = [one.kind for one in outcome.differences]
-    counts = [f"{kinds.count(kind)} {kind.value}" for kind in Kind if kind in kinds]
-    return (
-        f"{window} differs: of {counted(outcome.rows, 'result row')} and {source}, "
-        f"{counted(len(kinds), 'group')} {'does' if len(kinds) == 1 else 'do'} not agree "
-        f"({', '.join(counts)})."
-        f"{outcome.miscounted}"
-    )

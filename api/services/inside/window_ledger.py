@@ -15,7 +15,7 @@ from mars.core.errors import NotFound, Rejected
 from mars.core.plan import Plan
 from mars.core.types import Reason, Topic
 from mars.core.windows import Window
-from mars.protocol.ports import DeadLetter, WantedNumber, WantedWindow
+from mars.protocol.ports import DeadLetter, WantedNumber, WantedSessions, WantedWindow
 
 RESULT_ROWS_MAX = 100_000
 """Result rows of a window that are looked through, per partition."""
@@ -44,6 +44,11 @@ class WindowLedgerService:
         wanted = wanted_of(plans, definition.current.version, asked)
         if wanted is None:
             raise Rejected("no window is named: give window_start")
+        if isinstance(wanted, WantedSessions):
+            raise Rejected(
+                "sessions have no ledger of their own: mars-rows of their results counts all of a "
+                "bucket that came together; leave out window_start for the ledger of the task"
+            )
         numbered = wanted if isinstance(wanted, WantedNumber) else None
         if numbered is not None:
             plans = {numbered.version: plans[numbered.version]}

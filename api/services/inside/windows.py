@@ -14,7 +14,14 @@ from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
 from api.services.inside.naming import said_name
 from api.services.inside.progress import ProgressTail
-from api.services.operation.logs import LogReader, Portion, check_rebuilt, folded, holds_something
+from api.services.operation.logs import (
+    LogReader,
+    Portion,
+    begins_saved,
+    check_rebuilt,
+    folded,
+    holds_something,
+)
 from api.services.tasks import TaskService
 from mars.client.answers import OpenWindow, OpenWindows
 from mars.core.definitions import TaskDefinition, TaskVersion
@@ -24,9 +31,11 @@ from mars.core.types import Bucket
 from mars.core.windows import Counting, Session, Shape, Window
 from mars.core.windows.counting import number_of_window, partition_of
 from mars.engine.finishing import Finished, finish, group_of
+from mars.inspect.verifying_sessions import session_rows
 from mars.protocol.ports import Head, WantedNumber, WantedWindow
 from mars.protocol.windows.closing import WholeSpan
 from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.sessions.session_state import SessionState
 
 LIMIT_DEFAULT = 100
 """Rows in an answer that names no limit."""
@@ -175,6 +184,23 @@ class WindowService:
             if wanted.is_of(window)
         }
 
+    def open_sessions(
+        self, definition: TaskDefinition, plans: Mapping[int, Plan]
+    ) -> dict[int, list[tuple[bytes, bytes]]]:
+        """Keys and values of open sessions as results would have them, by version.
+
+        Raises Unavailable, and Conflict where they cannot be shown.
+        """
+        return {
+            number: [
+                row
+                for folding in version.foldings
+                if isinstance(folding.state, SessionState)
+                for row in session_rows(version.plan, folding.state.sessions())
+            ]
+            for number, version in self._folded(definition, plans).items()
+        }
+
     def _folded(self, definition: TaskDefinition, plans: Mapping[int, Plan]) -> dict[int, _Version]:
         versions = {
             version.version: _Version(version, plans[version.version], [])
@@ -198,7 +224,12 @@ class WindowService:
     ) -> None:
         """Add the panes of some buckets; what they have committed is read after their logs."""
         records = self._progress.records(definition)
-        filled = {bucket: piece for bucket, piece in portion.items() if holds_something(piece)}
+        begun = {record.bucket for record in records if begins_saved(record)}
+        filled = {
+            bucket: piece
+            for bucket, piece in portion.items()
+            if bucket in begun or holds_something(piece)
+        }
         for record in records:
             # Panes of a snapshot may not be back, and the log empty.
             if record.snapshot is not None or record.bucket in filled:
@@ -207,7 +238,9 @@ class WindowService:
         for bucket, piece in filled.items():
             for number, version in versions.items():
                 own = found.get((number, bucket))
-                version.foldings.append(folded(definition, version.plan, bucket, piece, own))
+                version.foldings.append(
+                    folded(definition, version.plan, bucket, piece, own, self._ports.saved)
+                )
 
 
 def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:

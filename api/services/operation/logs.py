@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore
 
 from mars.core.definitions import TaskDefinition
-from mars.core.errors import Conflict, Unavailable
+from mars.core.errors import Conflict, SnapshotLost, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
+from mars.engine.codec.entry import CorruptEntry
+from mars.engine.codec.snapshot import decode_snapshot
 from mars.inspect.evidence import LoggedRows
-from mars.protocol.ports import Head, LogSlice, PartialLog, Progress
+from mars.protocol.ports import Head, LogSlice, PartialLog, Progress, SavedPanes
 from mars.protocol.reducer.snapshots import reaches
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import StoreWentBack
@@ -121,27 +123,19 @@ def folded(
     bucket: Bucket,
     piece: LogSlice,
     record: Progress | None,
+    saved: SavedPanes,
 ) -> Folding:
-    """The open panes of one version in one bucket. Raises Unavailable while the store recovers.
+    """The open panes of one version in one bucket. Raises Unavailable while the store recovers, and
+    Conflict where what was saved is not there any more: a newer record names what is.
 
     `record` must have been read after the log: a log that is read later has lost what the record
     does not yet call closed.
     """
-    if record is not None and record.anchored and record.snapshot is not None:
-        bases = () if piece.base is None else (piece.base, *piece.older)
-        base = next((base for base in bases if base.version == plan.version), None)
-        if base is None or not reaches(base, record.snapshot.merged):
-            raise Conflict(
-                f"the open sessions of task {definition.name} are not shown: rows came too late, "
-                "what is open was saved in Kafka, and the log in the store is not merged with it "
-                "yet; results come as always"
-            )
     starts = merged_through(definition, plan.version, record)
     folding = Folding(plan, bucket, starts, record)
     try:
-        for base in bases_of(piece):
-            if base.version == plan.version:
-                folding.absorb_base(base)
+        for base in _beginning(plan.version, piece, record, saved):
+            folding.absorb_base(base)
         for entry in piece.entries:
             if entry.version == plan.version:
                 folding.absorb(entry)
@@ -149,6 +143,27 @@ def folded(
     except StoreWentBack as error:
         raise being_rebuilt() from error
     return folding
+
+
+def begins_saved(record: Progress) -> bool:
+    """Whether an owner begins with what the record has saved, unless the log has it merged."""
+    return record.anchored and record.snapshot is not None
+
+
+def _beginning(
+    version: int, piece: LogSlice, record: Progress | None, saved: SavedPanes
+) -> Sequence[Entry]:
+    """What the log of a version begins with, as `Restoring.beginning` has it for owners."""
+    newest_first = () if piece.base is None else (piece.base, *piece.older)
+    bases = [base for base in newest_first if base.version == version]
+    if record is None or record.snapshot is None or not record.anchored:
+        return bases
+    if bases and reaches(bases[0], record.snapshot.merged):
+        return bases
+    try:
+        return [decode_snapshot(saved.saved(record))]
+    except (SnapshotLost, CorruptEntry) as problem:
+        raise Conflict(f"{problem} Ask again: what is open may have been saved anew") from problem
 
 
 def check_rebuilt(head: Head, record: Progress) -> None:

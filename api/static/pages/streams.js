@@ -321,7 +321,7 @@ async function declare(made, fields, look) {
   const get = (id) => made.querySelector(`#${id}`);
   const pairs = declared(fields);
   const twice = pairs.find(([name], at) => pairs.findIndex(([other]) => other === name) !== at);
-  if (twice) return wrong(made, "fields", `Field ${twice[0]} is there twice.`);
+  if (twice) return wrong(made, "fields", `Two fields are called ${twice[0]}.`);
   if (!get("name").value.trim()) return wrong(made, "name", "Give the stream a name.");
   if (!get("topic").value.trim()) return wrong(made, "topic", "Name the Kafka topic.");
   if (!get("event_time").value)

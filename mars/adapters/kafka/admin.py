@@ -252,11 +252,12 @@ class KafkaTopicAdmin:
         return self._offsets(topic, BEGINNING)
 
     def offsets_at(self, topic: Topic, timestamp_ms: int) -> dict[int, int]:
-        """The first offset at or after a time, else the end; nothing if there is no such topic."""
-        found = self._offsets(topic, timestamp_ms)
-        if all(offset >= 0 for offset in found.values()):
-            return found
+        """The first offset at or after a time, else the end; nothing if there is no such topic.
+
+        Ends are asked first: rows that come before the next answer are of that time, or later.
+        """
         ends = self.ends(topic)
+        found = self._offsets(topic, timestamp_ms)
         return {
             partition: offset if offset >= 0 else ends.get(partition, 0)
             for partition, offset in found.items()

@@ -1,4 +1,4 @@
-"""Reads `mars.progress`: one partition per bucket."""
+"""Reads `mars.progress` and `mars.state`: one partition per bucket."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from confluent_kafka import Message
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.names import Names
+from mars.adapters.kafka.read.rows import bytes_of
 from mars.adapters.kafka.source.slices import SliceReader
+from mars.adapters.kafka.state import named_snapshot, parts_of
 from mars.adapters.kafka.wire import decode_progress
 from mars.core.settings import Settings
 from mars.core.types import Bucket
-from mars.protocol.ports import ProgressRecord, ProgressSlice
+from mars.protocol.ports import Progress, ProgressRecord, ProgressSlice
 
 
 class KafkaProgressLog:
-    """`ProgressLog` on Kafka; safe for threads, which read one after the other.
+    """`ProgressLog` and `SavedPanes` on Kafka; safe for threads, which read one after the other.
 
     A record that this release cannot read raises MarsError, naming the place.
     """
 
     def __init__(self, settings: Settings, admin: KafkaTopicAdmin | None = None) -> None:
-        self._topic = Names(settings.namespace).progress
+        names = Names(settings.namespace)
+        self._topic, self._state = names.progress, names.state
         self._admin = admin or KafkaTopicAdmin(settings)
         member = f"{settings.member or 'mars'}-progress"
         self._reader = SliceReader(settings, member)
@@ -74,6 +77,13 @@ class KafkaProgressLog:
         """The records at `[first, end)`; `end` is at most the last stable offset."""
         found = self._decoded(self._reader, bucket, first, end)
         return tuple(record for _offset, record in found)
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """The parts of a snapshot at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        portions = self._reader.read(self._state, record.bucket, snapshot.first, snapshot.last + 1)
+        found = (message for portion in portions for message in portion)
+        return parts_of(record, {bytes_of(one.key()): bytes_of(one.value()) for one in found})
 
     def _decoded(
         self, reader: SliceReader, bucket: Bucket, first: int, end: int

@@ -105,7 +105,8 @@ def decode_progress(raw: bytes | None, place: str) -> ProgressRecord:
     except msgspec.MsgspecError as error:
         raise _unreadable(place, error) from error
     if row.format not in FORMATS_READ:
-        raise _unreadable(place, f"it has format {row.format}, known is {FORMATS_READ[-1]}")
+        newest = FORMATS_READ[-1]
+        raise _unreadable(place, f"its format is {row.format}; this release reads up to {newest}")
     return row.record
 
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
+from mars.adapters.kafka.state import named_snapshot, parts_of
 from mars.adapters.kafka.wire import decode_progress
 from mars.adapters.memory.broker import MemoryBroker, StoredRecord
 from mars.adapters.memory.faults import Faults, fallible
 from mars.core.types import Bucket
-from mars.protocol.ports import ProgressRecord, ProgressSlice
+from mars.protocol.ports import Progress, ProgressRecord, ProgressSlice
 
 
 class MemoryProgressLog:
-    """`ProgressLog` in memory; the records are the bytes that Kafka would hold."""
+    """`ProgressLog` and `SavedPanes` in memory; the records are the bytes that Kafka would hold."""
 
     def __init__(self, broker: MemoryBroker, namespace: str = DEFAULT_NAMESPACE) -> None:
         self.faults = Faults("kafka")
         self._broker = broker
-        self._topic = Names(namespace).progress
+        names = Names(namespace)
+        self._topic, self._state = names.progress, names.state
 
     def fail_next(self, method: str, *, before: bool = True) -> None:
         """Let the next call of `method` raise `Unavailable`, before or after its effect."""
@@ -45,6 +47,13 @@ class MemoryProgressLog:
     def written(self, buckets: Iterable[Bucket]) -> dict[Bucket, int]:
         """The offsets behind the last records, committed or not."""
         return {bucket: self.written_end(bucket) for bucket in buckets}
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """The parts of a snapshot at the offsets that the record names. Raises SnapshotLost."""
+        snapshot = named_snapshot(record)
+        log = self._broker.partition(self._state, record.bucket)
+        found = log.committed(snapshot.first, snapshot.last + 1)
+        return parts_of(record, {one.key: one.value for one in found})
 
     def end(self, bucket: Bucket) -> int:
         """The last stable offset of the bucket's partition."""

@@ -37,7 +37,6 @@ from mars.adapters.kafka.sink.refusals import (
     refuse_strangers,
     take_slot,
 )
-from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
     Spans,
     WrittenSpan,
@@ -284,10 +283,7 @@ class MemorySink:
     @fallible
     def saved(self, record: Progress) -> tuple[bytes, ...]:
         """Read the parts at the offsets that the record names. Raises SnapshotLost."""
-        snapshot = named_snapshot(record)
-        log = self._broker.partition(self._names.state, record.bucket)
-        found = log.committed(snapshot.first, snapshot.last + 1)
-        return parts_of(record, {one.key: one.value for one in found})
+        return self._progress.saved(record)
 
     # ------------------------------------------------------------------------------------ draft
 

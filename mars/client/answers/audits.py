@@ -19,11 +19,11 @@ class DifferentRow(Answer, frozen=True):
 
 
 class Verification(Answer, frozen=True):
-    """A finished window, computed again from the source rows that its results name."""
+    """A finished window, computed again from the source rows that its results name; or sessions."""
 
     task: str
-    window_start: Annotated[int | None, says("null for one that counts rows")]
-    window_end: Annotated[int | None, says("null for one that counts rows")]
+    window_start: Annotated[int | None, says("null where it counts rows; of sessions the first")]
+    window_end: Annotated[int | None, says("null where it counts rows; of sessions the last")]
     versions: list[int]
     complete: Annotated[bool, says("what its rows say in mars-complete")]
     equal: bool

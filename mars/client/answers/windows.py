@@ -50,7 +50,7 @@ class WindowSource(Answer, frozen=True):
     rows: Annotated[int, says("source rows that were counted")]
     ranges: dict[str, tuple[int, int]]
     revision: Annotated[int, says("0: emitted when the window closed, more: for late rows")] = 0
-    deleted: Annotated[bool, says("true for groups that HAVING lets pass no more")] = False
+    deleted: Annotated[bool, says("true for groups that HAVING no longer lets pass")] = False
 
 
 class FinishedWindow(Answer, frozen=True):

@@ -15,7 +15,7 @@ def called(shape: Shape, window: Window) -> str:
     if isinstance(shape, Counting):
         return f"number {shape.number(window)} of partition {partition_of(window.start_ms)}"
     if isinstance(shape, Session):
-        return f"of sessions that ended by {moment(window.end_ms)}"
+        return f"of a session that ended by {moment(window.end_ms)}"
     return f"that begins at {moment(window.start_ms)}"
 
 

@@ -52,18 +52,20 @@ def find_watermark(  # noqa: PLR0913 -- all that the rule looks at
     Lanes that tie are told apart by name, so that equal input names the same holder. No lanes at
     all: nothing is known yet.
     """
-    known = sorted(lanes)
-    holding = [lane for lane in known if lane not in idle and lane not in finished]
+    # A task may have hundreds of lanes, and each of its buckets asks at each look.
+    known = holding = list(lanes)
+    if idle or finished:
+        holding = [lane for lane in known if lane not in idle and lane not in finished]
     if not holding:
         highest = highest_mark(known, marks_ms, taken_ms, restored) if known else None
         if highest is None:
             return Watermark(None, None)
         return Watermark(event_time(highest, now_ms) - delay_ms - idle_after_ms, None)
-    silent = next((lane for lane in holding if lane not in marks_ms), None)
-    if silent is not None:
-        return Watermark(None, silent)
-    slowest = min(holding, key=lambda lane: marks_ms[lane])
-    return Watermark(marks_ms[slowest] - delay_ms, slowest)
+    if not all(map(marks_ms.__contains__, holding)):
+        return Watermark(None, min(lane for lane in holding if lane not in marks_ms))
+    lowest_ms = min(map(marks_ms.__getitem__, holding))
+    slowest = min([lane for lane in holding if marks_ms[lane] == lowest_ms])
+    return Watermark(lowest_ms - delay_ms, slowest)
 
 
 def highest_mark(

@@ -19,6 +19,7 @@ is all that a bucket needs; keys that hold U+0000 themselves may share a text, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
@@ -32,6 +33,9 @@ _END = "\0"
 
 _NAN_BITS = 0x7FF8_0000_0000_0000
 
+LANES_KNOWN = 4_096
+"""Lanes whose buckets are remembered: each batch of each task asks."""
+
 FEW_KEYS = 512
 """Keys up to which a loop of Python makes and hashes the texts: 0.15 to 0.5 ms for that many. A
 query of polars takes as long for one (0.1 ms where it was just made for another task, 0.5 where
@@ -43,6 +47,7 @@ def bucket_of_task(task: TaskName, buckets: int) -> Bucket:
     return Bucket(xxhash.xxh3_64_intdigest(task.encode()) % buckets)
 
 
+@lru_cache(LANES_KNOWN)
 def bucket_of_lane(lane: Lane, buckets: int) -> Bucket:
     """Where the rows of a lane are accounted that have no key."""
     partition = lane_partition(lane)

@@ -3,7 +3,7 @@
     one row      task version topic partition offset reason detail payload (base64)
     a range      task version topic partition first next reason rows
     late rows    the same, with window_start and window_end (epoch ms) of the newest window that was
-                 closed; older releases wrote no end
+                 closed, and the bucket; older releases wrote no end, and no bucket
     a result     the same, of no rows, with detail and key: it is withheld, its rows are counted.
                  Of a window that counts rows the key alone says which it is
 
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from mars.core.plan import Plan
 from mars.core.types import (
+    Bucket,
     Lane,
     Range,
     Reason,
@@ -68,6 +69,7 @@ class DeadRange(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     key: str | None = None
     window_end: int | None = None
+    bucket: int | None = None
 
 
 class _Shape(msgspec.Struct, frozen=True):
@@ -86,8 +88,10 @@ def dead_rejections(plan: Plan, rejections: Rejections) -> list[bytes]:
     return [msgspec.json.encode(record) for record in rows + ranges]
 
 
-def dead_late(plan: Plan, ranges: Sequence[Range], window: Window, rows: int) -> list[bytes]:
-    """The records for `rows` late rows of one batch, one for each of its ranges.
+def dead_late(
+    plan: Plan, ranges: Sequence[Range], window: Window, rows: int, bucket: Bucket
+) -> list[bytes]:
+    """The records for `rows` late rows of one batch in a bucket, one for each of its ranges.
 
     Which of several ranges holds them is not known: the first record counts them all, so that the
     sum over the records is right.
@@ -95,7 +99,8 @@ def dead_late(plan: Plan, ranges: Sequence[Range], window: Window, rows: int) ->
     records = []
     for part in ranges:
         rejected = RejectedRange(part.lane, part.first, part.next, Reason.LATE, rows)
-        records.append(msgspec.json.encode(_range(plan, rejected, window)))
+        record = replace(_range(plan, rejected, window), bucket=bucket)
+        records.append(msgspec.json.encode(record))
         rows = 0
     return records
 

@@ -45,9 +45,9 @@ class _Header(msgspec.Struct, frozen=True, array_like=True):
     form: int
     version: int
     bucket: int
-    ranges: tuple[tuple[str, int, int], ...]
+    ranges: tuple[Range, ...]
     counts: tuple[int, int, int, int]
-    panes: tuple[tuple[int, int, dict[str, int]], ...]
+    panes: tuple[PaneRows, ...]
     rejected_rows: tuple[tuple[str, int, str, str, bytes], ...]
     rejected_ranges: tuple[tuple[str, int, int, str, int], ...]
     states_checksum: int
@@ -66,12 +66,9 @@ def encode_entry(version: int, ranges: tuple[Range, ...], partial: Partial) -> t
         form=FORM,
         version=version,
         bucket=partial.bucket,
-        ranges=tuple((part.lane, part.first, part.next) for part in ranges),
+        ranges=ranges,
         counts=(counts.counted, counts.filtered, counts.bad, counts.future),
-        panes=tuple(
-            (pane.start_ms, pane.rows, {str(lane): first for lane, first in pane.first.items()})
-            for pane in partial.panes
-        ),
+        panes=partial.panes,
         rejected_rows=tuple(
             (row.lane, row.offset, row.reason, row.detail, row.payload) for row in rejections.rows
         ),
@@ -94,18 +91,14 @@ def decode_entry(seq: Sequence64, header: bytes, body: bytes) -> Entry:
         raise CorruptEntry(f"log entry {seq}: written in form {found.form}, this reads 1 to {FORM}")
     if found.states_checksum != xxhash.xxh3_64_intdigest(body):
         raise CorruptEntry(f"log entry {seq}: its states are not those that were written")
-    ranges = tuple(Range(Lane(lane), first, next_) for lane, first, next_ in found.ranges)
-    return Entry(seq, found.version, ranges, _partial(found, body))
+    return Entry(seq, found.version, found.ranges, _partial(found, body))
 
 
 def _partial(found: _Header, body: bytes) -> Partial:
     return Partial(
         bucket=Bucket(found.bucket),
         counts=RowCounts(*found.counts),
-        panes=tuple(
-            PaneRows(start, rows, {Lane(lane): first for lane, first in firsts.items()})
-            for start, rows, firsts in found.panes
-        ),
+        panes=found.panes,
         states=body,
         rejections=_rejections(found),
         numbers={Lane(lane): below for lane, below in found.numbers.items()},

@@ -19,7 +19,7 @@ ROWS = "mars-rows"
 FOLDED = "mars-folded"
 """Only on the row that stands for all groups over the task's `max_keys`."""
 DELETED = "mars-deleted"
-"""Only on revisions of groups that HAVING lets pass no more."""
+"""Only on revisions of groups that HAVING no longer lets pass."""
 
 
 def result_headers(  # noqa: PLR0913 -- one for each header

@@ -66,9 +66,9 @@ def check_size(frame: pl.DataFrame) -> None:
 def _check(groups: int, size: int, bytes_max: int) -> None:
     if size > bytes_max:
         raise StatesTooLarge(
-            f"{groups} groups of one bucket have states of {size} bytes, more than the {bytes_max} "
-            "that are taken at once: delete the task and register it again with fewer groups, "
-            "or with fewer or shorter texts in min, max, any_value and count(DISTINCT)"
+            f"{groups} groups of one bucket have states of {size} bytes, and {bytes_max} is the "
+            "most at once: delete the task and register it again with fewer groups, or with fewer "
+            "or shorter texts in min, max, any_value and count(DISTINCT)"
         )
 
 

@@ -177,7 +177,7 @@ def _mistyped(fields: Sequence[Field], decoded: Decoded) -> _Rejected:
 
     def detail(row: int) -> str:
         field = next(one for one, mark in zip(fields, marks, strict=True) if mark[row])
-        return f"`{field.name}` is no {field.type}"
+        return f"`{field.name}` is not a valid {field.type}"
 
     return _Rejected(Reason.WRONG_TYPE, reduce(pl.Series.__or__, marks), detail)
 

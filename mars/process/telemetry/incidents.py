@@ -258,12 +258,11 @@ def restarting(member: MemberId, host: str, times: int, within_ms: int) -> Incid
         id=f"{IncidentKind.RESTARTING.value}-{member}-{now_ms // HOUR_MS}",
         time_ms=now_ms,
         kind=IncidentKind.RESTARTING,
-        what=f"{member} on {host} begins again and again: {times} times within "
+        what=f"{member} on {host} has started {times} times within "
         f"{within_ms // MINUTE_MS} minutes.",
         means="What it reads or owns waits whenever it is away. No row is lost or counted twice.",
-        do="Read the end of its log. If it is killed for its memory, give "
-        "it more. If it ends in the same way whenever it reads one partition, a message there "
-        "ends it: please report that.",
+        do="Read the end of its log. If it is killed for its memory, give it more. If it always "
+        "ends while it reads one partition, a message there ends it: please report that.",
     )
 
 

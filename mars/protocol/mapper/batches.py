@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -109,7 +109,7 @@ class Batches:
         for plan in plans:
             first = rows
             while isinstance(answers[plan.task], StatesTooLarge) and first.next > first.first + 1:
-                first = replace(first, next=(first.first + first.next) // 2)
+                first = Range(first.lane, first.first, (first.first + first.next) // 2)
                 again = decode([plan], readers)
                 answers |= map_decoded(again, first, self._buckets, numbers)
         return answers

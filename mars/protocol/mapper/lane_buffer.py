@@ -21,7 +21,7 @@ class LaneBuffer:
     """Records `[first, next)` of one lane, and what was made of them so far.
 
     `sought` is False until the reader was told where to begin. `closed` is True once the buffer is
-    being offered to tasks: nothing is added to it any more. Rows that came by `looked_ms` close no
+    being offered to tasks: nothing is added to it any more. Rows that come by `quiet_ms` close no
     window. `retry_at_ms` holds back a buffer that
     nobody takes at the moment. `gone`: Kafka does not have these records any more. `offers` holds
     what was made for a task, and for which of its versions. `cut` has an entry for each stream as
@@ -38,7 +38,7 @@ class LaneBuffer:
     retry_at_ms: int = 0
     oldest_ms: int = 0
     newest_ms: int = 0
-    looked_ms: int | None = None
+    quiet_ms: int | None = None
     rows: int = 0
     bytes: int = 0
     end: int | None = None
@@ -68,7 +68,7 @@ class LaneBuffer:
         self.retry_at_ms = self.rows = self.bytes = 0
         self.pieces, self.offers, self.decoded, self.cut = [], {}, SharedDecoding(), {}
         self.failed = set()
-        self.looked_ms = None
+        self.quiet_ms = None
         self.outstanding = 0
 
     def add(self, records: Records, now_ms: int) -> None:

@@ -15,14 +15,11 @@ the store's compare-and-set refuses whatever is not exactly next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import assert_never
 
 from mars.core.definitions import REGISTER_AGAIN
-from mars.core.types import (
-    Topic,
-    live_lane,
-)
+from mars.core.types import TaskName, Topic, live_lane
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
@@ -30,6 +27,7 @@ from mars.protocol.mapper.events import (
     Event,
     HeadsRead,
     Instruction,
+    Offer,
     Offered,
     ReaderLane,
     ReaderName,
@@ -58,8 +56,12 @@ from mars.protocol.ports import (
 )
 
 HEAD_INTERVAL_MS = 1_000
-"""How often every head is read: while no rows come, nothing else tells that the store was lost and
-that the task is to be read again from further back."""
+"""How often a head is read of a task whose rows the store has not taken meanwhile: nothing else
+tells that the store was lost and that the task is to be read again from further back."""
+
+HEAD_INTERVAL_MS_MAX = 5_000
+"""How often it is read of the others: a batch that is taken says that the store is of the epoch and
+stands where it was thought to be, but not that a lane was added."""
 
 
 class MapperMachine:
@@ -139,11 +141,18 @@ class MapperMachine:
         live.update(lanes)
         return instructions
 
-    def _ask_heads(self, views: Iterable[TaskView]) -> list[Instruction]:
-        """Whoever is asked for is not known until the answer comes, which it may not at once."""
+    def _ask_heads(
+        self, views: Iterable[TaskView], offered: Container[TaskName] = ()
+    ) -> list[Instruction]:
+        """Whoever is asked for is not known until the answer comes, which it may not at once.
+
+        Those to whom something is `offered` just before stay known: else nobody would want what
+        comes next in their lanes when that is answered, and it would be read again.
+        """
         asked = [view for view in views if view.task.begun()]
         for view in asked:
-            view.unlearn()
+            if view.name not in offered:
+                view.unlearn()
             view.asked_ms = self._state.now_ms
         return [ReadHeads(tuple(view.name for view in asked))] if asked else []
 
@@ -242,24 +251,29 @@ class MapperMachine:
         instructions: list[Instruction] = []
         for reader in (LIVE, CATCH_UP):
             instructions += self._offering.flush(reader, drained=reader in event.drained)
+        offered = {one.task for one in instructions if isinstance(one, Offer)}
         return (
             instructions
-            + self._refresh_heads()
+            + self._refresh_heads(offered)
             + self._idleness.confirm_ends()
             + self._idleness.hint()
         )
 
     # ------------------------------------------------------------------------- heads and idleness
 
-    def _refresh_heads(self) -> list[Instruction]:
+    def _refresh_heads(self, offered: Container[TaskName]) -> list[Instruction]:
         """Ask again for all heads, the sooner where one is not known or was found inactive."""
+        views = self._state.views.values()
         return self._ask_heads(
-            view
-            for view in self._state.views.values()
-            if view.task.running
-            and self._state.now_ms - view.asked_ms
-            >= (HEAD_INTERVAL_MS if view.known else RETRY_PAUSE_MS)
+            (view for view in views if view.task.running and self._is_due(view)), offered
         )
+
+    def _is_due(self, view: TaskView) -> bool:
+        since_ms = self._state.now_ms - view.asked_ms
+        if not view.known:
+            return since_ms >= RETRY_PAUSE_MS
+        quiet = self._state.now_ms - view.taken_ms >= HEAD_INTERVAL_MS
+        return since_ms >= (HEAD_INTERVAL_MS if quiet else HEAD_INTERVAL_MS_MAX)
 
     # ----------------------------------------------------------------------------- for people
 

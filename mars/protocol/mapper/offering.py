@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from mars.core.errors import TaskLimit
-from mars.core.types import Mapped, Range, Topic
+from mars.core.types import Mapped, Topic
 from mars.protocol.mapper.batches import Batches
 from mars.protocol.mapper.events import FailTask, Instruction, Offer, Offered, ReaderName
 from mars.protocol.mapper.lane_buffer import LaneBuffer
@@ -132,15 +132,20 @@ class Offering:
         age_ms = self._state.now_ms - buffer.oldest_ms
         if not drained:
             return age_ms >= self._linger_ms
-        if age_ms < self._rest_ms and buffer.looked_ms == buffer.newest_ms:
+        quiet_ms = buffer.quiet_ms
+        if age_ms < self._rest_ms and quiet_ms is not None and buffer.newest_ms <= quiet_ms:
             return False  # there may be hundreds of buffers, and as many ticks a second
-        buffer.looked_ms = buffer.newest_ms
         takers = self._state.within(key, buffer)
         rest_ms = self._rest(len(takers))
+        if age_ms >= rest_ms:
+            return True
         drafted = rest_ms <= self._rest_ms
-        return age_ms >= rest_ms or any(
-            view.may_close(buffer.lane, buffer.newest_ms, drafted=drafted) for view in takers
-        )
+        ahead_ms = buffer.newest_ms + self._rest_ms
+        for upto_ms in (ahead_ms, buffer.newest_ms):
+            if not any(view.may_close(buffer.lane, upto_ms, drafted=drafted) for view in takers):
+                buffer.quiet_ms = upto_ms if takers else None
+                return False
+        return True
 
     def _rest(self, takers: int) -> int:
         if not self._rest_ms:
@@ -190,69 +195,57 @@ class Offering:
 
     def answered(self, event: Offered) -> list[Instruction]:
         """The store has answered an offer, or it is not known what became of it."""
-        offer, outcome = event.offer, event.outcome
+        offer, outcome, mapped = event.offer, event.outcome, event.offer.mapped
         view = self._state.views.get(offer.task)
-        if isinstance(outcome, Applied):
-            self.rows_mapped += sum(partial.counts.read for partial in offer.mapped.partials)
+        taken = isinstance(outcome, Applied)
+        if taken:
+            if view is not None:
+                view.took(mapped, self._state.now_ms)
+            self.rows_mapped += sum(partial.counts.read for partial in mapped.partials)
         elif view is not None:
-            self._refused(view, offer.mapped, outcome)
+            self._refused(view, mapped, outcome)
         instructions: list[Instruction] = []
-        for part in offer.mapped.ranges:
+        buffers = self._state.buffers[offer.reader]
+        for part in mapped.ranges:
             key = (offer.topic, int(part.lane))
-            buffer = self._state.buffers[offer.reader].get(key)
+            buffer = buffers.get(key)
             if buffer is None:
                 continue
-            if view is not None:
-                self._answer(view, buffer, offer.mapped, part, outcome)
+            if view is not None and not isinstance(outcome, Backpressure):
+                buffer.offers.pop(offer.task, None)
+            if view is not None and taken and part.lane in mapped.marks_ms:
+                view.marked(part.lane, mapped.marks_ms[part.lane], buffer.newest_ms)
             buffer.outstanding = max(0, buffer.outstanding - 1)  # 0: it has begun anew since
             if not buffer.outstanding:
                 instructions += self._settle(offer.reader, key, buffer)
         return instructions
 
     def _refused(self, view: TaskView, mapped: Mapped, outcome: AppendOutcome | None) -> None:
-        """What a refusal says of the task as a whole."""
+        """What a refusal says of the task, and of a lane; of others it may say something else."""
         if outcome_of_all(outcome):
             view.unlearn()
-        if len(mapped.ranges) > 1:
+        several = len(mapped.ranges) > 1
+        if several:
             view.go_apart(self._state.now_ms + APART_MS)
-
-    def _answer(
-        self,
-        view: TaskView,
-        buffer: LaneBuffer,
-        mapped: Mapped,
-        part: Range,
-        outcome: AppendOutcome | None,
-    ) -> None:
-        """What an answer says of one lane of a batch; of others it may say something else."""
-        lane = part.lane
-        if not isinstance(outcome, Backpressure):
-            buffer.offers.pop(view.name, None)
         match outcome:
-            case Applied():
-                view.took(part, mapped.numbered.get(lane))
-                if lane in mapped.marks_ms:
-                    view.saw_rows(lane, self._state.now_ms)
-                    view.marked(lane, mapped.marks_ms[lane], buffer.newest_ms)
-            case Stale(lane=behind, current=current, rows=rows) if behind == lane:
-                if current < 0:
-                    view.block(lane, self._state.now_ms + UNKNOWN_LANE_PAUSE_MS)
-                    view.unlearn()
-                else:
-                    view.is_at(lane, current, rows)
-            case Cut(lane=cut, offset=offset) if cut == lane:
+            case Stale(lane=lane, current=current) if current < 0:
+                view.block(lane, self._state.now_ms + UNKNOWN_LANE_PAUSE_MS)
+                view.unlearn()
+            case Stale(lane=lane, current=current, rows=rows):
+                view.is_at(lane, current, rows)
+            case Cut(lane=lane, offset=offset):
                 view.cuts[lane] = offset
-            case Backpressure() if len(mapped.ranges) == 1:
-                view.block(lane, self._state.now_ms + RETRY_PAUSE_MS)
+            case Backpressure() if not several:
+                view.block(mapped.ranges[0].lane, self._state.now_ms + RETRY_PAUSE_MS)
 
     def _settle(self, reader: ReaderName, key: Partition, buffer: LaneBuffer) -> list[Instruction]:
         """All offers of a buffer are answered: offer the rest, hold it, or go on behind it."""
-        within = self._state.within(key, buffer)
+        ready = self._state.ready(key)
+        within = self._state.among(ready, buffer)
         if any(not view.blocked(buffer.lane, self._state.now_ms) for view in within):
             if buffer.cut:  # many rows, a part of them at each tick
                 return self._steering.pause(reader, key, buffer)
             return self.offer(reader, key, buffer)
-        ready = self._state.ready(key)
         if (within and not self._steering.wanted_elsewhere(reader, key, buffer)) or not ready:
             return self._steering.hold(reader, key, buffer)
         buffer.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mars.core.types import TaskName, Topic, live_lane
 from mars.protocol.mapper.events import CATCH_UP, LIVE, ReaderName
@@ -37,10 +37,15 @@ class MapperState:
 
     def within(self, key: Partition, buffer: LaneBuffer) -> list[TaskView]:
         """The tasks whose next offset lies in a buffer, and that did not fail over it."""
+        return self.among(self.ready(key), buffer)
+
+    @staticmethod
+    def among(ready: Iterable[TaskView], buffer: LaneBuffer) -> list[TaskView]:
+        """The same of tasks that may be offered rows of the partition."""
         lane = buffer.lane
         return [
             view
-            for view in self.ready(key)
+            for view in ready
             if buffer.first <= view.offsets[lane] < buffer.next and view.name not in buffer.failed
         ]
 

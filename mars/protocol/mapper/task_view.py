@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from mars.core.plan import WatermarkScope
-from mars.core.types import Lane, Range, RowNumbers, StoreEpoch, TaskName, Topic
+from mars.core.types import Lane, Mapped, Range, StoreEpoch, TaskName, Topic
 from mars.core.windows import Shape
 from mars.protocol.ports import Head
 from mars.protocol.reducer.drafting import early_ms
@@ -28,6 +26,8 @@ class TaskView:
         """How many rows are counted below the offsets, where windows count rows."""
         self.cuts: dict[Lane, int] = {}
         self.asked_ms = 0
+        self.taken_ms = 0
+        """When the store was last asked for the head, and when it last took rows."""
         self._blocked_ms: dict[Lane, int] = {}
         self._apart_ms = 0
         self._row_seen_ms: dict[Lane, int] = {}
@@ -60,11 +60,14 @@ class TaskView:
         self._one_lane = any(
             one.options.watermark is WatermarkScope.BUCKET or one.maps_in_order for one in plans
         )
-        self._one_version = len(definition.begun) == len(plans) == 1
+        begun = definition.begun
+        self._only = begun[0].version if len(begun) == len(plans) == 1 else None
+        """The version of all rows."""
+        self._mappers_alone = not definition.catch_up
         timed = [plan for plan in plans if not plan.counts_rows]  # others close by no time
-        self._waits = [(plan.window, plan.options.delay_ms) for plan in timed]
-        self._draft_waits = [
-            (plan.window, plan.options.delay_ms - early_ms(plan)) for plan in timed
+        self._ends = [_Ends(plan.window, plan.options.delay_ms) for plan in timed]
+        self._draft_ends = [
+            _Ends(plan.window, plan.options.delay_ms - early_ms(plan)) for plan in timed
         ]
 
     def learn(self, head: Head | None) -> None:
@@ -79,11 +82,12 @@ class TaskView:
             self.rows = dict(head.rows)
             self.cuts = {}
 
-    def took(self, part: Range, numbers: RowNumbers | None) -> None:
-        """The store has taken a range of it."""
-        self.offsets[part.lane] = part.next
-        if numbers is not None:
-            self.rows[part.lane] = numbers.next
+    def took(self, mapped: Mapped, now_ms: int) -> None:
+        """The store has taken a batch of it."""
+        self.taken_ms = now_ms
+        self.offsets.update([(part.lane, part.next) for part in mapped.ranges])
+        self.rows.update({lane: numbers.next for lane, numbers in mapped.numbered.items()})
+        self._row_seen_ms.update(dict.fromkeys(mapped.marks_ms, now_ms))
 
     def is_at(self, lane: Lane, offset: int, rows: int) -> None:
         """The store has said where it is in a lane."""
@@ -102,11 +106,13 @@ class TaskView:
         """True if rows of the lane may be offered."""
         if not (self.known and self._reads and lane in self.offsets):
             return False
+        if self._only is not None and self._mappers_alone:
+            return True  # as nearly always; this is asked for each lane
         definition, offset = self.task.definition, self.offsets[lane]
         if offset < definition.catch_up.get(lane, 0):
             return False
         # What a newer release than ours has stored may not compile: a mapper of that takes it.
-        return self._one_version or definition.version_at(lane, offset)[0] in self.task.plans
+        return self._only is not None or definition.version_at(lane, offset)[0] in self.task.plans
 
     def takes_beside(self, part: Range, now_ms: int) -> int | None:
         """The version by which it takes a range in one batch with other lanes; None: not so.
@@ -120,6 +126,8 @@ class TaskView:
             return None
         if part.first < self.cuts.get(lane, 0):
             return None
+        if self._only is not None:
+            return self._only
         version, boundary = self.task.definition.version_at(lane, part.first)
         if boundary is not None and part.first < boundary < part.next:
             return None
@@ -160,18 +168,36 @@ class TaskView:
             return True
         mark_ms, seen_ms = self._marks[lane]
         expected_ms = mark_ms + read_ms - seen_ms
-        return _passes_an_end(self._waits, mark_ms, expected_ms) or (
-            drafted and _passes_an_end(self._draft_waits, mark_ms, expected_ms)
-        )
+        for ends in (self._ends, self._draft_ends) if drafted else (self._ends,):
+            for one in ends:
+                if one.between(mark_ms, expected_ms):
+                    return True
+        return False
 
     def row_seen_ms(self, lane: Lane, now_ms: int) -> int:
         """When `saw_rows` was last told so; a silence that nobody knew of begins now."""
         return self._row_seen_ms.setdefault(lane, now_ms)
 
 
-def _passes_an_end(waits: Iterable[tuple[Shape, int]], mark_ms: int, expected_ms: int) -> bool:
-    """Whether event time comes by the end of a window between two moments, that many ms behind."""
-    return any(
-        shape.closed_by(mark_ms - wait_ms) < shape.closed_by(expected_ms - wait_ms)
-        for shape, wait_ms in waits
-    )
+class _Ends:
+    """The ends of windows of a shape, as event time passes them so many milliseconds later.
+
+    It keeps a span without an end: there may be hundreds of lanes, nearly as far as each other.
+    """
+
+    def __init__(self, shape: Shape, wait_ms: int) -> None:
+        self._shape = shape
+        self._wait_ms = wait_ms
+        self._from_ms, self._to_ms = 0, -1
+
+    def between(self, mark_ms: int, expected_ms: int) -> bool:
+        """Whether event time passes one when it goes on from one moment to the other."""
+        from_ms, to_ms = mark_ms - self._wait_ms, expected_ms - self._wait_ms
+        if self._from_ms <= from_ms and to_ms <= self._to_ms:
+            return False
+        if self._shape.closed_by(from_ms) < self._shape.closed_by(to_ms):
+            return True
+        if from_ms <= self._to_ms and self._from_ms <= to_ms:
+            from_ms, to_ms = min(from_ms, self._from_ms), max(to_ms, self._to_ms)
+        self._from_ms, self._to_ms = from_ms, to_ms
+        return False

@@ -10,6 +10,7 @@ the adapter states.
     results       ResultSink     Kafka transactions of the reducers: results, dead letters,
                                  progress, snapshots of open panes
                   ProgressLog    the topic `mars.progress`, read
+                  SavedPanes     the topic `mars.state`, read
     reading       ResultTail     output topics, read for people
                   DeadLetters    the topic `mars.dead`, read for people
                   SourceRows     rows of tasks, read again to check a result
@@ -110,6 +111,7 @@ from mars.protocol.ports.reading import (
     ResultTail,
     SourceRows,
     WantedNumber,
+    WantedSessions,
     WantedWindow,
     number_in_row,
     window_of_row,
@@ -129,6 +131,7 @@ from mars.protocol.ports.results import (
     ResultBatch,
     ResultSink,
     RowsRecord,
+    SavedPanes,
     Snapshot,
     SnapshotParts,
     SourceTopic,
@@ -228,6 +231,7 @@ __all__ = [
     "Revoked",
     "Role",
     "RowsRecord",
+    "SavedPanes",
     "Snapshot",
     "SnapshotParts",
     "SourceEvent",
@@ -247,6 +251,7 @@ __all__ = [
     "Wanted",
     "WantedKind",
     "WantedNumber",
+    "WantedSessions",
     "WantedWindow",
     "Written",
     "WrongEpoch",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,12 +98,11 @@ class WantedWindow:
         """Whether a row is one of it."""
         return self.is_of(row.window)
 
-    def is_behind(self, row: CommittedRow) -> bool:
-        """Whether the bucket of a row emits the window after it."""
-        return self.follows(row.window)
+    def is_behind(self, rows: Sequence[CommittedRow]) -> bool:
+        """Whether a bucket of which these are the newest rows emits the window after some."""
+        return any(row.revision == 0 and self._follows(row.window) for row in rows)
 
-    def follows(self, window: Window) -> bool:
-        """Whether a window is emitted before the one that is meant."""
+    def _follows(self, window: Window) -> bool:
         if self.end_ms is None:
             return window.start_ms < self.start_ms
         return window.end_ms < self.end_ms
@@ -113,6 +112,29 @@ class WantedWindow:
         if self.end_ms is None:
             return shape.window_of_start(self.start_ms)
         return Window(self.end_ms, self.start_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedSessions(WantedWindow):
+    """Sessions are named by their start, too, and all that begin then are meant: of several groups,
+    with ends of their own. None of them ends before `soonest_ms`.
+    """
+
+    soonest_ms: int = 0
+
+    def is_behind(self, rows: Sequence[CommittedRow]) -> bool:
+        """See `WantedWindow`: a commit emits in no order what ends after the C before it. So one
+        that has a row that ends before is no later, and is here from its first row on if an earlier
+        one of the bucket is.
+        """
+        firsts: dict[tuple[int, Bucket], int] = {}
+        for row in rows:
+            place = row.version, row.bucket
+            firsts[place] = min(row.emit, firsts.get(place, row.emit))
+        return any(
+            row.window.end_ms < self.soonest_ms and row.emit > firsts[row.version, row.bucket]
+            for row in rows
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +169,16 @@ class WantedNumber:
         """See `WantedWindow`."""
         return row.version == self.version and row.numbered == self.name
 
-    def is_behind(self, row: CommittedRow) -> bool:
+    def is_behind(self, rows: Sequence[CommittedRow]) -> bool:
         """See `WantedWindow`: numbers of a partition come in order."""
-        other = row.numbered if row.version == self.version else None
-        return (
+        numbers = (
+            row.numbered for row in rows if row.version == self.version and row.revision == 0
+        )
+        return any(
             other is not None
             and other.partition == self.name.partition
             and other.number < self.name.number
+            for other in numbers
         )
 
 
@@ -238,9 +263,10 @@ class ResultTail(Protocol):
 class DeadLetter:
     """One reference in `mars.dead`: `rows` rows in `[first, next)` that were not counted.
 
-    The window is set for late rows, `partition` for all that came from Kafka. A row that is named
-    by itself has a `detail` for people and the first bytes of its message. `lane` is None for a
-    live one, which the partition names already. Older releases did not write `window_end_ms`.
+    The window and the bucket are set for late rows, `partition` for all that came from Kafka. A row
+    that is named by itself has a `detail` for people and the first bytes of its message. `lane` is
+    None for a live one, which the partition names already. Older releases did not write
+    `window_end_ms` and `bucket`.
 
     One of no rows names a result that was withheld: its window, where the window's rows lie, and
     in `detail` why.
@@ -259,6 +285,7 @@ class DeadLetter:
     detail: str = ""
     payload: bytes = b""
     window_end_ms: int | None = None
+    bucket: Bucket | None = None
 
 
 @dataclass(frozen=True, slots=True)

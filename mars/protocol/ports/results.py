@@ -249,6 +249,13 @@ class ProgressLog(Protocol):
         """
 
 
+class SavedPanes(Protocol):
+    """The topic `mars.state`, read by those who look at what is open."""
+
+    def saved(self, record: Progress) -> tuple[bytes, ...]:
+        """See `ResultSink`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ResultBatch:
     """Rows of one task version for one output partition: `keys[i]` goes with `values[i]`.

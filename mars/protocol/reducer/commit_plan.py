@@ -99,10 +99,16 @@ class CommitPlan:
         self._saving: set[TaskName] = set()
         """Tasks whose panes were to be saved when they were asked last."""
         self._ask_all_ms = now_ms
+        self._heavy: list[TaskName] = []
+        """Tasks whose log is over half its budget."""
 
     def due(self, now_ms: int) -> dict[TaskName, Size]:
         """What each task has to close now; what gathers, once the first of it has waited."""
         self._now_ms = now_ms
+        half_bytes = self._limits.log_bytes_max // 2
+        self._heavy = [
+            name for name, part in self._parts.items() if part.position.log_bytes > half_bytes
+        ]
         awake = [(name, part) for name, part in self._parts.items() if not part.rests]
         found = {name: size for name, part in awake if (size := self._due(name, part)) is not None}
         if self._waiting_since_ms:
@@ -203,24 +209,29 @@ class CommitPlan:
 
     def _crowded(self) -> set[TaskName]:
         """Tasks whose log is over half its budget and can be merged (R9)."""
-        budget = self._limits.log_bytes_max
+        budget, parts = self._limits.log_bytes_max, self._parts
         return {
             name
-            for name, part in self._parts.items()
-            if part.position.log_bytes > budget // 2 and part.upkeep.is_compactable(budget)
+            for name in self._heavy
+            if name in parts and parts[name].upkeep.is_compactable(budget)
         }
 
     def overfull(self) -> Iterable[tuple[TaskName, str]]:
         """R9: tasks whose merged states do not fit into their budget, and what to say of each."""
-        limits, found = self._limits, []
-        for name, part in self._parts.items():
-            if not part.upkeep.is_overfull(limits.log_bytes_max, limits.buckets):
-                self._over_since_ms.pop(name, None)
-                continue
-            since_ms = self._over_since_ms.setdefault(name, self._now_ms)
-            if self._now_ms - since_ms >= OVER_BUDGET_MS:
-                found.append((name, _needs_more(part.position.log_bytes, limits.log_bytes_max)))
-        return found
+        limits, parts = self._limits, self._parts
+        over = [
+            name
+            for name in self._heavy
+            if name in parts
+            and parts[name].upkeep.is_overfull(limits.log_bytes_max, limits.buckets)
+        ]
+        since_ms = {name: self._over_since_ms.get(name, self._now_ms) for name in over}
+        self._over_since_ms = since_ms
+        return [
+            (name, _needs_more(parts[name].position.log_bytes, limits.log_bytes_max))
+            for name in over
+            if self._now_ms - since_ms[name] >= OVER_BUDGET_MS
+        ]
 
 
 def _needs_more(log_bytes: int, log_bytes_max: int) -> str:

@@ -41,6 +41,7 @@ class ReducerMachine:
         self._limits = limits
         self._buckets: dict[Bucket, BucketOwner] = {}
         self._tasks: Mapping[TaskName, RunnableTask] = {}
+        self._watched: list[TaskName] = []
 
     def handle(self, event: Event) -> list[Instruction]:  # noqa: PLR0911 -- one way per event
         """Take one event; what comes back is to be done in this order."""
@@ -99,6 +100,7 @@ class ReducerMachine:
 
     def _tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         self._tasks = tasks
+        self._watched = [name for name, one in tasks.items() if one.begun() and not one.deleted]
         return [given for bucket in self._buckets.values() for given in bucket.tasks_changed(tasks)]
 
     def buckets(self) -> tuple[Bucket, ...]:
@@ -109,17 +111,18 @@ class ReducerMachine:
         """The tasks whose heads the next round needs; empty while no bucket is owned."""
         if not any(bucket.owner is not None for bucket in self._buckets.values()):
             return []
-        return [name for name, task in self._tasks.items() if task.begun() and not task.deleted]
+        return self._watched
 
     def followed(self, tasks: Iterable[TaskName]) -> dict[TaskName, dict[Bucket, Sequence64]]:
         """These tasks, and up to where their logs have been read; none that waits for a commit."""
-        seqs = [
-            (bucket, owning.term.last_seqs())
-            for bucket, owning in self._buckets.items()
-            if owning.state is OwnerState.OWNING
+        owning = [
+            (bucket, one.term)
+            for bucket, one in self._buckets.items()
+            if one.state is OwnerState.OWNING
         ]
         return {
-            task: {bucket: found[task] for bucket, found in seqs if task in found} for task in tasks
+            task: {bucket: seq for bucket, term in owning if (seq := term.last_seq(task))}
+            for task in tasks
         }
 
     def clearings(self) -> tuple[Clearing, ...]:

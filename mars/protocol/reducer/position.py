@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import repeat
+from operator import ge
 
 from mars.core.types import Lane, Sequence64
 from mars.protocol.ports import Head
@@ -74,11 +77,8 @@ class LogPosition:
         self.look(head)
         if head.seq < self.last_seq:
             raise StoreWentBack(f"the store's SEQ is {head.seq}, was {self.last_seq}")
-        for lane, offset in self.through.items():
-            if head.offsets.get(lane, -1) < offset:
-                raise StoreWentBack(
-                    f"lane {lane}: the store's offset is {head.offsets.get(lane)}, was {offset}"
-                )
+        if not reaches(head.offsets, self.through, without=-1):
+            raise StoreWentBack(_went_back(head, self.through))
         before, self.head = self.head, head
         if not _is_news(head, before):
             return False
@@ -87,6 +87,21 @@ class LogPosition:
         self.looks += 1
         self.changes += 1
         return True
+
+
+def reaches(offsets: Mapping[Lane, int], wanted: Mapping[Lane, int], *, without: int = 0) -> bool:
+    """True if the offset of each wanted lane is that high; one that is not there is `without`.
+
+    There may be hundreds of lanes, and it is asked of each task in each bucket at each look.
+    """
+    return all(map(ge, map(offsets.get, wanted, repeat(without)), wanted.values()))
+
+
+def _went_back(head: Head, through: Mapping[Lane, int]) -> str:
+    lane, offset = next(
+        (lane, offset) for lane, offset in through.items() if head.offsets.get(lane, -1) < offset
+    )
+    return f"lane {lane}: the store's offset is {head.offsets.get(lane)}, was {offset}"
 
 
 def _is_news(head: Head, before: Head | None) -> bool:

@@ -192,17 +192,25 @@ class Term:
         if part is not None:
             part.closed_to_assistants = not said.opens
 
-    def last_seqs(self) -> dict[TaskName, Sequence64]:
-        """Up to where each log has been read that has been read at all."""
-        return {name: at for name, part in self.parts.items() if (at := part.position.last_seq)}
+    def last_seq(self, task: TaskName) -> Sequence64:
+        """Up to where a task's log has been read; 0 where it has not been."""
+        part = self.parts.get(task)
+        return Sequence64(0) if part is None else part.position.last_seq
+
+    def _seen(
+        self, heads: Mapping[TaskName, Head | None]
+    ) -> Iterator[tuple[TaskName, TaskInBucket, Head]]:
+        """The tasks that were looked at, of which there may be many more."""
+        for name, head in heads.items():
+            if head is not None and (part := self.parts.get(name)) is not None:
+                yield name, part, head
 
     def heads_read(self, heads: Mapping[TaskName, Head | None]) -> list[Instruction]:
         """R5: what the log may hold more than has been absorbed."""
         bucket = self.owner.bucket
         reads: list[Instruction] = []
-        for name, part in self.parts.items():
-            head = heads.get(name)
-            if head is None or head.epoch != self.owner.store_epoch or not part.knows(head.version):
+        for name, part, head in self._seen(heads):
+            if head.epoch != self.owner.store_epoch or not part.knows(head.version):
                 continue
             failed = self.attempt(name, partial(part.position.look, head))
             if failed is not None:
@@ -223,11 +231,7 @@ class Term:
 
     def left(self, heads: Mapping[TaskName, Head | None]) -> set[TaskName]:
         """The tasks that have more to read."""
-        return {
-            name
-            for name, part in self.parts.items()
-            if (head := heads.get(name)) is not None and part.position.is_behind(head)
-        }
+        return {name for name, part, head in self._seen(heads) if part.position.is_behind(head)}
 
     def log_read(self, event: LogRead) -> list[Instruction]:
         """Fold what was read, then go forward to the head it was read for."""
@@ -335,9 +339,8 @@ class Term:
         """How many batches of each task are there and not absorbed."""
         return {
             name: head.seq - last_seq
-            for name, part in self.parts.items()
-            if (head := heads.get(name)) is not None
-            and head.seq > (last_seq := part.position.last_seq) > 0
+            for name, part, head in self._seen(heads)
+            if head.seq > (last_seq := part.position.last_seq) > 0
         }
 
     @property

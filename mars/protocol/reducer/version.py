@@ -15,7 +15,7 @@ from mars.core.windows import Window
 from mars.protocol.ports import Frontier, Ledger, Progress
 from mars.protocol.reducer.drafting import Draft, early_ms
 from mars.protocol.reducer.emission import Numbered, emitted
-from mars.protocol.reducer.position import LogPosition
+from mars.protocol.reducer.position import LogPosition, reaches
 from mars.protocol.reducer.snapshots import Snapshots, is_of_lost_store
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows.folding import Folding
@@ -98,8 +98,7 @@ class VersionInBucket:
     @property
     def is_caught_up(self) -> bool:
         """True if all that the last record accounts for has been read again."""
-        through = self.position.through
-        return all(through.get(lane, 0) >= at for lane, at in self.folding.input.merged.items())
+        return reaches(self.position.through, self.folding.input.merged)
 
     @property
     def is_finished(self) -> bool:

@@ -113,7 +113,7 @@ class Input:
         for window in windows[LATE_WINDOWS_NAMED_MAX - 1 : -1]:
             by_window[windows[-1]] += by_window.pop(window)
         for window, count in sorted(by_window.items()):
-            self.dead += dead_late(self._plan, ranges, window, count)
+            self.dead += dead_late(self._plan, ranges, window, count, entry.partial.bucket)
 
     def late_partly(self, rows: int) -> None:
         """So many of the counted rows missed some of their windows."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import lt
 from typing import TypeAlias
 
 import numpy as np
@@ -61,8 +62,11 @@ class Pane:
 
     def _count(self, rows: int, firsts: Mapping[Lane, int]) -> None:
         self.rows += rows
-        for lane, first in firsts.items():
-            self.first[lane] = min(first, self.first.get(lane, first))
+        known = self.first
+        if not firsts.keys() <= known.keys():
+            known.update({lane: first for lane, first in firsts.items() if lane not in known})
+        if any(map(lt, firsts.values(), map(known.__getitem__, firsts))):  # of hundreds of lanes
+            known.update({lane: min(first, known[lane]) for lane, first in firsts.items()})
 
     @property
     def groups(self) -> int:

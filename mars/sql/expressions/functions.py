@@ -176,7 +176,7 @@ def _cast(compiler: Compiler, node: exp.Cast) -> Operand:
     value = compiler.operand(node.this).given(target)
     if {value.type, target} == {ValueType.BOOL, ValueType.TIMESTAMP}:
         raise compiler.source.error(
-            node, "a boolean and a timestamp have nothing in common; leave the CAST out"
+            node, "a boolean cannot become a timestamp, nor the other way round; leave the CAST out"
         )
     if value.type is target:
         return Operand(node, value.expression)

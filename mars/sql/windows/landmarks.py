@@ -38,8 +38,8 @@ def landmark_of(source: QueryText, clause: Sequence[Token], begin_ms: int | None
     if begin_ms is None:
         raise source.error(
             word,
-            "it is not known here when the landmark is, because nothing begins at the time of the "
-            f"request; write that, as in {_FORM}",
+            "a landmark without a time is when a task is registered, and here none is; write a "
+            f"time, as in {_FORM}",
         )
     return Landmark(begin_ms // step_ms * step_ms, step_ms)
 

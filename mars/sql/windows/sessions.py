@@ -10,7 +10,8 @@ from sqlglot import Token
 from mars.core.errors import Rejected
 from mars.core.plan import LatePolicy, Plan
 from mars.core.windows import Session, span
-from mars.core.windows.moments import DAY_MS, HOUR_MS, MINUTE_MS
+from mars.core.windows.moments import DAY_MS, HOUR_MS, MINUTE_MS, UNITS
+from mars.core.windows.sessions import PANES_A_GAP
 from mars.sql.lengths import CALENDAR_UNITS, PANES_MAX, Length, check_lengths, length_after
 from mars.sql.source import QueryText
 
@@ -63,21 +64,38 @@ def sessions(source: QueryText, gap: Length, most: Length | None) -> Session:
             f"with gaps of {gap} it must be said how long a session is at most; write {_FORM}",
         )
     if not gap.ms <= most.ms <= MOST_MS_MAX:
+        bound = f"at least the gap, {gap}" if most.ms < gap.ms else f"at most {span(MOST_MS_MAX)}"
+        right = _written(min(max(most.ms, gap.ms), MOST_MS_MAX))
         raise source.error(
-            most.at,
-            f"MAX is how long a session is at most, from its gap, here {gap}, to "
-            f"{span(MOST_MS_MAX)}; choose another one",
+            most.at, f"MAX is how long a session is at most, and itself {bound}; write MAX {right}"
         )
     shape = Session(gap.ms, most.ms)
     panes = shape.panes_in(shape.most_ms)
     if panes > PANES_MAX:
+        shorter = _longest_below(gap.ms, most.ms)
         raise source.error(
             most.at,
-            f"sessions of up to {most} fall into {panes} slices of {shape.pane_ms} ms, at most "
-            f"{PANES_MAX} are possible; choose a longer gap, or a shorter MAX that is a multiple "
-            "of the gap",
+            f"sessions of up to {most} fall into {panes} slices, and at most {PANES_MAX} are "
+            "possible: a slice is at most a quarter of the gap, and divides MAX; write MAX "
+            f"{_written(shorter)}, or a longer gap",
         )
     return shape
+
+
+def _longest_below(gap_ms: int, most_ms: int) -> int:
+    """About the longest that is no longer, and that falls into few enough slices: whole gaps where
+    a quarter of one is a slice, else such slices, and at least a gap.
+    """
+    pane_ms = gap_ms // PANES_A_GAP
+    step_ms = pane_ms if gap_ms % PANES_A_GAP else gap_ms
+    count = min(most_ms, PANES_MAX * pane_ms) // step_ms
+    return step_ms * max(count, -(-gap_ms // step_ms))
+
+
+def _written(length_ms: int) -> str:
+    """A length as a query may have it, to the millisecond."""
+    units = ((f"{length_ms // unit_ms} {name}", length_ms % unit_ms) for unit_ms, name in UNITS)
+    return next((text for text, rest in units if not rest), f"{length_ms} ms")
 
 
 def check_sessions(plan: Plan) -> None:

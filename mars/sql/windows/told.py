@@ -55,6 +55,10 @@ gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50
 - A new version cuts sessions: those that may have rows of both are `mars-complete: 0`. If rows of
   open sessions are gone from Kafka when they are read again, the task fails and says so.
 - Mappers read all history: there is no backfill by Spark, and no `history` from files.
-- Results list sessions; `window_start` alone names none, in no request. `mars-rows` and
-  `mars-ranges` are those of all sessions of a bucket that came together. `mars verify` does not
-  show sessions yet."""
+- `window_start` names all sessions that begin then, for results and `mars verify`; `window_end`
+  beside it those of them that end then. `mars-rows` and `mars-ranges` are those of all sessions of
+  a bucket that came together, so a session has no ledger of its own.
+- `mars verify` of the newest sessions (up to 1,000) reads from the first to the last of their
+  offsets, leaves out the rows that `mars.dead` names as late, and finds sessions that are wrong,
+  that came twice, or that should not be there. It finds missing ones, too, where their rows lie
+  between these offsets, unless the query has HAVING; by `window_start` it finds none."""

@@ -34,8 +34,8 @@ def zoned_sliding(source: QueryText, zone: Zone, written: WrittenWindow) -> Zone
     if left:
         raise source.error(
             slide.at,
-            f"in a time zone a window is some whole slides long, and {size} is no multiple of "
-            f"{slide}; choose a slide that divides it",
+            f"in a time zone a window must be a whole number of slides, and {size} is not a "
+            f"multiple of {slide}; choose a slide that divides it",
         )
     _check_part(source, slide)
     if count > PANES_MAX:
@@ -58,8 +58,8 @@ def zoned_cumulating(
     if not _divides(step, size):
         raise source.error(
             step.at,
-            f"a window of {size} in a time zone is not always made of whole steps of {step}, so "
-            "its end would be the end of no step; choose a step that divides it",
+            f"in a time zone a window of {size} is not always a whole number of steps of {step}; "
+            "choose a step that divides it",
         )
     steps, cycles = _calendar(zone, written, step), _calendar(zone, written, size)
     if steps == cycles or 0 < size.months == step.months:
@@ -86,10 +86,12 @@ def _in_common(source: QueryText, size: Length, slide: Length) -> tuple[int, int
     if slide.unit is Unit.PART:
         raise source.error(
             slide.at,
-            f"a day in a time zone has not always the same number of {slide}; write "
+            f"a day in a time zone does not always have the same number of {slide}; write "
             f"{size.ms // HOUR_MS} h SLIDE {slide} for so many real hours",
         )
-    raise source.error(slide.at, f"{size} is not made of {slide}; choose a slide that divides it")
+    raise source.error(
+        slide.at, f"{size} is not a multiple of {slide}; choose a slide that divides it"
+    )
 
 
 def _cut(part: Length) -> bool:
@@ -111,8 +113,8 @@ def _check_part(source: QueryText, length: Length) -> None:
     if length.unit is Unit.PART and (DAY_MS % length.ms or length.ms == DAY_MS):
         raise source.error(
             length.at,
-            f"in a time zone a part of a day divides its 24 h, and {length} does not; choose "
-            "another one, such as 1 d, 6 h or 15 min",
+            f"in a time zone a length in hours or less must divide a day of 24 h, and {length} "
+            "does not; choose another one, such as 1 d, 6 h or 15 min",
         )
 
 

@@ -492,7 +492,7 @@ def test_rows_of_a_topic_are_shown_only_to_who_may_read_it(guarded: World) -> No
             Topic("flows"),
             *(0, 7, 8, "wrong_type", 1),
             version=1,
-            detail="`bytes` is no int64",
+            detail="`bytes` is not a valid int64",
             payload=b'{"bytes": "secret"}',
         )
     ]
@@ -508,7 +508,7 @@ def test_rows_of_a_topic_are_shown_only_to_who_may_read_it(guarded: World) -> No
                 "/v1/tasks/by_sip/dead", params={"order": order}, headers=headers
             )
             (row,) = answer.json()["rows"]
-            assert (row["offset"], row["detail"]) == (7, "`bytes` is no int64")
+            assert (row["offset"], row["detail"]) == (7, "`bytes` is not a valid int64")
             seen.setdefault(name, set()).add(row["sample"])
     bytes_of_it = {'{"bytes": "secret"}'}
     assert seen == {
@@ -529,7 +529,7 @@ def test_rows_of_files_are_shown_only_to_who_may_read_those_files(guarded: World
         *(None, 7, 8, "wrong_type", 1),
         version=1,
         lane=file_lane("b2"),
-        detail="`bytes` is no int64",
+        detail="`bytes` is not a valid int64",
         payload=b"root:x:0",
     )
     nowhere = replace(of_files, lane=file_lane("b9"))

@@ -90,7 +90,7 @@ def test_a_task_that_starts_at_a_time_has_its_landmark_there(world: World) -> No
 
 def test_from_the_earliest_row_on_a_landmark_has_to_be_named(world: World) -> None:
     found = problem(world.register(sql=SINCE_NOW, start="earliest"), 422)
-    assert "not known here when the landmark is" in found["detail"]
+    assert "a landmark without a time is when a task is registered" in found["detail"]
     assert (found["line"], found["column"]) == (1, SINCE_NOW.index("LANDMARK") + 1)
 
 
@@ -119,7 +119,7 @@ def test_a_new_version_whose_windows_would_lack_rows_for_ever_is_refused(
 ) -> None:
     assert world.register().status_code == 201
     found = problem(world.http.put("/v1/tasks/by_sip", json={"sql": sql}), 422)
-    assert "would lack the rows of that one for ever" in found["detail"]
+    assert "would lack the rows of the old one" in found["detail"]
     assert world.definition().current.version == 1
 
 
@@ -164,7 +164,7 @@ def test_a_start_alone_is_not_enough(emitted: World) -> None:
 def test_too_many_offsets_to_verify_say_who_can(
     emitted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.services.inside.verifying.SOURCE_OFFSETS_MAX", 2)
+    monkeypatch.setattr("api.services.inside.rereading.SOURCE_OFFSETS_MAX", 2)
     params = {"window_start": 0, "window_end": 60_000}
     answer = emitted.http.get("/v1/tasks/by_sip/verify", params=params)
     detail = problem(answer, 409)["detail"]
@@ -213,7 +213,7 @@ def test_a_preview_says_that_all_groups_are_repeated_and_kept(world: World) -> N
 
 def test_a_query_over_history_has_to_say_since_when(world: World) -> None:
     found = problem(world.http.post("/v1/queries", json={"sql": SINCE_NOW}), 422)
-    assert "not known here when the landmark is" in found["detail"]
+    assert "a landmark without a time is when a task is registered" in found["detail"]
     assert world.http.post("/v1/queries", json={"sql": SINCE_1970}).status_code in {201, 202}
 
 

@@ -396,7 +396,9 @@ def test_of_rows_in_the_request_no_partition_is_missed(world: World) -> None:
 
 def test_wrong_type_is_told_with_an_example(world: World) -> None:
     note = note_of(world, rows=[flow(0), flow(1, bytes="many")])
-    assert "1 of 2 rows have a value of a wrong type, such as: `bytes` is no int64." in note
+    assert (
+        "1 of 2 rows have a value of a wrong type, such as: `bytes` is not a valid int64." in note
+    )
 
 
 def test_missing_field_is_told(world: World) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.services.inside import verifying
+from api.services.inside import rereading, verifying
 from mars.core.types import Lane, Range, Records, Topic
 from mars.engine.aggregates import merge_panes
 from mars.engine.codec.states import decode_states
@@ -211,9 +211,9 @@ def test_rows_of_a_release_that_named_no_offsets_say_so(emitted: World) -> None:
 def test_too_many_offsets_or_rows_are_refused(
     emitted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verifying, "SOURCE_ROWS_MAX", 89)
+    monkeypatch.setattr(rereading, "SOURCE_ROWS_MAX", 89)
     assert "more than 89 rows" in verified(emitted, 409, window_start=START_MS)["detail"]
-    monkeypatch.setattr(verifying, "SOURCE_OFFSETS_MAX", 89)
+    monkeypatch.setattr(rereading, "SOURCE_OFFSETS_MAX", 89)
     assert "90 offsets" in verified(emitted, 409, window_start=START_MS)["detail"]
     monkeypatch.setattr(verifying, "RESULT_ROWS_MAX", 6)
     assert "more than 6 result rows" in verified(emitted, 409, window_start=START_MS)["detail"]

@@ -110,7 +110,7 @@ def test_a_clock_that_is_known_better_by_now_is_told_of(
     decided = Zone("Europe/Berlin", "2027z", berlin().offset_ms, kept)
     monkeypatch.setattr(zone_news, "zone_named", lambda _name: decided)
     (warning,) = registered.http.get("/v1/tasks/by_sip").json()["warnings"]
-    assert "Europe/Berlin show another time" in warning
+    assert "clocks of Europe/Berlin show another time" in warning
     assert "2027z" in warning
     put = registered.http.put("/v1/tasks/by_sip", json={"sql": SQL})
     assert put.json()["version"] == 1

@@ -28,6 +28,7 @@ from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.incidents import MemoryIncidentLog
 from mars.adapters.memory.keys import MemoryKeyRegistry
 from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.source import MemorySource
@@ -399,6 +400,8 @@ class World:
         self.answers = MemoryQueryRows(self.broker)
         self.incidents = MemoryIncidentLog(self.broker)
         self.source_rows = MemorySourceRows(self.broker)
+        self.saved = MemoryProgressLog(self.broker)
+        self.broker.create_topic(Topic("mars.state"), BUCKETS)
         self.readers: list[MemorySource] = []
         self.files = TwinFiles()
         self.log = MemoryPartialLog(lambda: self.now_ms, buckets=BUCKETS)
@@ -424,6 +427,7 @@ class World:
             admin=TwinAdmin(self.kafka),
             log=self.log,
             progress=TwinProgress(self.kafka),
+            saved=self.saved,
             dead=TwinDead(self.kafka),
             results=TwinResults(self.kafka),
             source_rows=self.source_rows,

@@ -153,7 +153,7 @@ def test_each_revision_of_a_window_is_a_table_of_its_own(
     assert [line.partition("  ")[2] for line in told] == [
         "1 row",
         "1 row (revision 1, for late rows)",
-        "1 row taken back, which HAVING lets pass no more (revision 1, for late rows)",
+        "1 row taken back, which HAVING no longer lets pass (revision 1, for late rows)",
     ]
 
 

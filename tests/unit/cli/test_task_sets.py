@@ -147,7 +147,7 @@ def test_two_files_that_say_one_task_are_both_named(
     told = " ".join(capsys.readouterr().err.split())
     assert "twice.sql" in told
     assert "x.json" in told
-    assert "both say what the task twice is: rename one of them" in told
+    assert "both define the task twice: rename or remove one of them" in told
     assert world.registry.tasks() == {}
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from mars.core.plan import Field, FieldType, Format, Options, Plan, Stream
 from mars.core.types import (
+    Bucket,
     Lane,
     Range,
     Reason,
@@ -85,16 +86,16 @@ def test_further_rows_are_ranges() -> None:
 
 
 def test_late_rows_name_their_batch_and_window() -> None:
-    (raw,) = dead_late(PLAN, (Range(Lane("1"), 5, 9),), WINDOW, 3)
+    (raw,) = dead_late(PLAN, (Range(Lane("1"), 5, 9),), WINDOW, 3, Bucket(2))
     late = decode_dead(raw)
     assert isinstance(late, DeadRange)
     assert (late.partition, late.first, late.next, late.rows) == (1, 5, 9, 3)
-    assert (late.reason, late.window_start) == ("late", 60_000)
+    assert (late.reason, late.window_start, late.bucket) == ("late", 60_000, 2)
 
 
 def test_late_rows_of_several_ranges_are_counted_once() -> None:
     ranges = (Range(Lane("1"), 5, 9), Range(Lane("2"), 0, 4))
-    late = [decode_dead(raw) for raw in dead_late(PLAN, ranges, WINDOW, 3)]
+    late = [decode_dead(raw) for raw in dead_late(PLAN, ranges, WINDOW, 3, Bucket(2))]
     assert [part.rows for part in late if isinstance(part, DeadRange)] == [3, 0]
 
 

@@ -99,7 +99,11 @@ def test_a_key_that_is_not_utf_8_spoils_its_rows_for_tasks_that_read_it() -> Non
     decoded = decode(STREAM, reads_key.fields, rows)
     assert decoded.frame.get_column("key").to_list() == ["a", None, "ä"]
     (bad,) = usable_rows(reads_key, decoded).rejections.rows
-    assert (bad.offset, bad.reason, bad.detail) == (11, Reason.WRONG_TYPE, "`key` is no string")
+    assert (bad.offset, bad.reason, bad.detail) == (
+        11,
+        Reason.WRONG_TYPE,
+        "`key` is not a valid string",
+    )
     other = plan_of(stream=STREAM, fields=["offset", RECORD_TIME_FIELD.name])
     assert usable_rows(other, decoded).bad == 0
 

@@ -56,5 +56,5 @@ def test_states_of_the_release_before_are_read_and_count_for_what_they_are() -> 
 
 
 def test_states_that_the_store_would_not_take_as_one_value_are_over_a_limit() -> None:
-    with pytest.raises(StatesTooLarge, match=r"2 groups .* the 100 that are .* fewer groups"):
+    with pytest.raises(StatesTooLarge, match=r"2 groups .* 100 is the most .* fewer groups"):
         encode_states(FRAME, 100)

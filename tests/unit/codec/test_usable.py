@@ -56,7 +56,7 @@ def test_each_bad_row_is_referenced_with_its_reason_in_order_of_rows() -> None:
         (103, Reason.NO_EVENT_TIME),
         (105, Reason.UNREADABLE),
     ]
-    assert usable.rejections.rows[1].detail == "`at` is no timestamp_ms"
+    assert usable.rejections.rows[1].detail == "`at` is not a valid timestamp_ms"
     assert usable.rejections.rows[1].payload == row(at="x")
 
 

@@ -15,7 +15,7 @@ from api.routes import audits
 from api.routes import tasks as task_routes
 from api.services import access, queries, streams
 from api.services.defining import making, set_steps
-from api.services.inside import results, verifying, windows
+from api.services.inside import rereading, results, verifying, windows
 from api.services.operation import figures
 from api.services.previews import reading as preview_reading
 from api.services.previews import service as preview
@@ -77,12 +77,12 @@ def turns(kind: Turns) -> str:
 
 
 LIMITS: dict[str, tuple[int | float | str, ...]] = {
-    "request body; that of a query to check; of a set of tasks": (
+    "request body; query to check; set of tasks": (
         mib(SETTINGS.api.body_bytes_max),
         kib(task_routes.VALIDATE_BYTES_MAX),
         mib(task_routes.SET_BYTES_MAX),
     ),
-    "tasks of one set; those that are written as one": (
+    "tasks of one set; written as one": (
         schemas.TASKS_MAX,
         nodes.STEP_MEMBERS_MAX,
         nodes.STEP_BYTES_MAX,
@@ -121,7 +121,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "`lateness`": (days(options.LATENESS_MS_MAX), options.WINDOWS_KEPT_MAX),
     "`key_lag`": (days(options.KEY_LAG_MS_MAX),),
-    "windows that a delay, lateness and `key_lag` hold": (OPEN_PANES_MAX,),
+    "windows held by delay, lateness and `key_lag`": (OPEN_PANES_MAX,),
     "tasks of a namespace": (SETTINGS.api.tasks_max,),
     "streams of a namespace": (streams.STREAMS_MAX,),
     "fields of a stream": (
@@ -129,23 +129,21 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         streams.FIELD_NAME_CHARACTERS_MAX,
         kib(streams.STREAM_BYTES_MAX),
     ),
-    "definition of a task: its versions with open windows, and its files": (
-        making.DEFINITION_BYTES_MAX,
-    ),
+    "definition of a task, with its open versions and files": (making.DEFINITION_BYTES_MAX,),
     "files of a history": (files.FILES_MAX,),
     "listing of a history's folder": (
         walking.ENTRIES_MAX,
         walking.DEPTH_MAX,
         f"{walking.LISTING_S:g} s",
     ),
-    "rows of a query's answer; its time; its bytes": (
+    "a query's rows; time; bytes": (
         query_schemas.ROWS_MAX,
         f"{query_schemas.TIMEOUT_S_MAX // 3_600} h",
         mib(ANSWER_BYTES_MAX),
     ),
     "queries that are kept": (queries.QUERIES_KEPT,),
     "keys of a namespace": (access.KEYS_MAX,),
-    "patterns of a key; their length; its note": (
+    "patterns of a key; length; note": (
         PATTERNS_MAX,
         PATTERN_CHARACTERS_MAX,
         NOTE_CHARACTERS_MAX,
@@ -156,14 +154,14 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "rows of open windows in an answer": (windows.LIMIT_MAX, windows.WINDOWS_MAX),
     "rows of finished windows in an answer": (windows.LIMIT_MAX,),
-    "messages that are looked through for a finished window": (recent.SCAN_MESSAGES_MAX,),
-    "rows that were not counted, or incidents, in an answer": (audits.LIMIT_MAX,),
+    "messages searched for a finished window": (recent.SCAN_MESSAGES_MAX,),
+    "uncounted rows, or incidents, in an answer": (audits.LIMIT_MAX,),
     "windows that `why` explains": (explaining.OPEN_WINDOWS_MAX,),
-    "requests at a time at the metrics port of a process; silence in one": (
+    "requests at a metrics port; silence in one": (
         scraping.CONNECTIONS_MAX,
         f"{scraping.SILENCE_S:.0f} s",
     ),
-    "connections at a time; time for the headers of a request; for its body": (
+    "connections; time for the headers of a request; for its body": (
         Settings().api.connections_max,
         f"{connections.HEAD_S:g} s",
         f"{connections.BODY_S:g} s",
@@ -171,46 +169,46 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "event streams of results": (results.FOLLOWERS_MAX,),
     "event streams of figures": (figures.FOLLOWERS_MAX,),
     "previews": (preview.PREVIEWS_MAX,),
-    "messages that a preview reads; bytes; time": (
+    "messages of a preview; bytes; time": (
         preview_reading.MESSAGES_MAX,
         mib(preview_reading.BYTES_MAX),
         f"{preview_reading.READ_S_MAX:g} s",
     ),
     "rows of a preview": (preview_trial.ROWS_MAX,),
-    "memory and time of a preview of a topic, in a process of its own": (
+    "memory and time of a preview of a topic": (
         mib(aside.PREVIEWING.memory_bytes),
         f"{aside.PREVIEWING.time_s:g} s",
     ),
-    "seconds that a preview looks back; rows given to it; result rows of a window": (
+    "seconds that a preview looks back; rows given; result rows of a window": (
         preview_schemas.SECONDS_MAX,
         preview_schemas.ROWS_MAX,
         preview_schemas.WINDOW_ROWS_MAX,
     ),
-    "window that is verified: source offsets; result rows": (
-        verifying.SOURCE_OFFSETS_MAX,
+    "verified window: source offsets; result rows": (
+        rereading.SOURCE_OFFSETS_MAX,
         verifying.RESULT_ROWS_MAX,
     ),
-    "looks into open windows, and searches of topics, under way and waiting": (
+    "looks into open windows and searches of topics, under way and waiting": (
         turns(ALL_TURNS.logs),
         turns(ALL_TURNS.topics),
     ),
     "answers of queries under way and waiting": (turns(ALL_TURNS.rows),),
-    "rows that are read again to verify a window": (verifying.SOURCE_ROWS_MAX,),
-    "memory and time of a verification; of a listing of files; each in a process of its own": (
+    "rows read again to verify a window": (rereading.SOURCE_ROWS_MAX,),
+    "memory and time of a verification; of a listing of files": (
         mib(aside.VERIFYING.memory_bytes),
         f"{aside.VERIFYING.time_s:g} s",
         mib(aside.LISTING.memory_bytes),
         f"{aside.LISTING.time_s:g} s",
     ),
-    "queries that are being checked and that wait": (turns(ALL_TURNS.checks),),
-    "tasks, queries and streams that are being changed and that wait": (turns(ALL_TURNS.changes),),
-    "of all these places, and those of previews and event streams, for one key": (
+    "queries checked and waiting": (turns(ALL_TURNS.checks),),
+    "tasks, queries and streams changed and waiting": (turns(ALL_TURNS.changes),),
+    "of all these places, for one key": (
         f"1/{places.SHARES}",
         preview.PREVIEWS_OF_A_KEY,
     ),
-    "windows that are being verified and that wait": (turns(ALL_TURNS.verifications),),
+    "windows verified and waiting": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
-    "batch of messages that the Kafka client unpacks": (mib(codec_limits.KAFKA_BATCH_BYTES_MAX),),
+    "batch that the Kafka client unpacks": (mib(codec_limits.KAFKA_BATCH_BYTES_MAX),),
     "Arrow message, unpacked": (
         mib(codec_limits.UNPACKED_BYTES_MAX),
         f"{arrow_size.MESSAGE_ROWS_MAX // 2**20} Mi rows",
@@ -218,20 +216,18 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     "number with a fraction or an exponent, as an integer": (
         f"2^{columns.WHOLE_MAX.bit_length() - 1}",
     ),
-    "bodies of requests under way, together; sets of tasks beside them": (
+    "bodies under way, together; sets of tasks beside them": (
         body.BODIES_AT_ONCE,
         mib(body.BODIES_AT_ONCE * SETTINGS.api.body_bytes_max),
         mib(task_routes.SET_BYTES_MAX),
     ),
-    "wrong members that an answer names; wrong tasks of a set that its sentence names": (
+    "wrong members that an answer names; wrong tasks of a set": (
         body.PROBLEMS_MAX,
         set_steps.WRONG_SHOWN,
     ),
-    "sets of tasks that are being made and that wait": (turns(ALL_TURNS.sets),),
+    "sets of tasks made and waiting": (turns(ALL_TURNS.sets),),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
-    "texts among the keys of a row, together, as the task groups by them": (
-        kib(long_keys.KEY_BYTES_MAX),
-    ),
+    "texts in GROUP BY, of a row, together": (kib(long_keys.KEY_BYTES_MAX),),
     "result: its key and its value in Kafka, together": (kib(finishing.RESULT_BYTES_MAX),),
     "rows named one by one": (usable.NAMED_MAX, input_module.LATE_WINDOWS_NAMED_MAX),
     "partials in Redis, uncompressed": (
@@ -239,11 +235,11 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(2 * SETTINGS.cluster.log_bytes_max),
     ),
     "states that one batch adds to a bucket, uncompressed": (mib(states.BATCH_STATES_BYTES_MAX),),
-    "states of a bucket that are merged, saved or one partial of a history, uncompressed": (
+    "states of a bucket merged, saved or in one partial of a history, uncompressed": (
         mib(states.STATES_BYTES_MAX),
     ),
-    "slices of time that are open, or kept for late rows": (OPEN_PANES_MAX,),
-    "states that are kept merged, of panes that long sliding windows share": (
+    "slices of time open, or kept for late rows": (OPEN_PANES_MAX,),
+    "merged states that long sliding windows share": (
         BLOCK_PANES,
         BLOCKS_FROM_PANES,
         BLOCK_GAIN,
@@ -255,25 +251,25 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         side_by_side.BESIDE_MESSAGES_MAX,
         mib(side_by_side.BESIDE_BYTES_MAX),
     ),
-    "texts of fields that expressions of a query read at once, each as often as it is named": (
+    "texts that expressions read at once, as often as they are named": (
         mib(shared.TEXT_BYTES_AT_ONCE),
     ),
-    "rows decoded at once; bytes that Arrow messages unpack to": (
+    "rows decoded at once; unpacked bytes of Arrow": (
         codec_limits.ROWS_MAX,
         mib(codec_limits.UNPACKED_BYTES_MAX),
     ),
-    "windows that one commit closes, and as many that it revises": (
+    "windows that one commit closes, or revises": (
         closing_turns.WINDOWS_AT_ONCE,
         closing_turns.PANES_AT_ONCE,
         closing_turns.ROWS_AT_ONCE,
     ),
-    "rows of a commit that others share": (SETTINGS.reducer.large_task_rows,),
-    "a draft of rows whose window is about to close": (
+    "rows of a commit that tasks share": (SETTINGS.reducer.large_task_rows,),
+    "draft of a window about to close": (
         SETTINGS.reducer.draft_rows_min,
         drafting.DRAFT_MS,
         f"{drafting.DRAFT_MS_MAX // 1000} s",
     ),
-    "batches that a tuple tracker follows": (acking.ROOTS_MAX, NOTES_WAITING_MAX, seen.KEPT),
+    "batches that a tracker follows": (acking.ROOTS_MAX, NOTES_WAITING_MAX, seen.KEPT),
 }
 """What the rows of docs/reference/limits.md are about, and what their figures must be."""
 
@@ -282,7 +278,7 @@ WITHOUT_FIGURES = {
     "event time",
     "event time after the message's own time",
     "groups of a window",
-    "result that is sent, where less is taken than usual",
+    "result where Kafka takes less than usual",
 }
 """Rows whose limits are an option, Kafka's, or a range of dates."""
 
@@ -312,14 +308,6 @@ def test_other_figures_of_the_limits_page_are_those_of_the_code() -> None:
     page = (DOCS / "reference" / "limits.md").read_text("utf-8")
     assert f"1 to {options.MAX_KEYS_MAX:,}" in page
     assert f"sooner where it has {MERGE_ROWS_MIN:,} more" in page
-
-
-def test_page_on_access_names_as_many_event_streams_and_queries_as_the_code_allows() -> None:
-    page = " ".join((DOCS / "operate" / "access.md").read_text("utf-8").split())
-    assert (
-        f"{results.FOLLOWERS_MAX} event streams of results and {figures.FOLLOWERS_MAX} of figures "
-        f"for each API process (429), {queries.QUERIES_KEPT} queries" in page
-    )
 
 
 def test_upgrade_page_names_the_formats_that_are_written_and_read() -> None:

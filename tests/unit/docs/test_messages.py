@@ -17,7 +17,7 @@ SPLICE = re.compile(r", (?:check|make|wait|start|point|look|choose|run|raise|low
 
 NOBODY_SAYS = re.compile(
     r"(?<!there )\bis no (?:[a-z]+ ){0,3}(?:name|number|duration|range|value|address|topic|text)\b|"
-    r"\bcannot be had\b|\bis there twice\b|\bat the begin\b"
+    r"(?<!there )\bis no \{|\bcannot be had\b|\bis there twice\b|\bat the begin\b"
 )
 
 

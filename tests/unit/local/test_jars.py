@@ -123,7 +123,7 @@ def test_checksums_can_be_recorded(
 
 
 def test_an_incomplete_checkout_is_told() -> None:
-    with pytest.raises(LocalClusterError, match="install Mars anew"):
+    with pytest.raises(LocalClusterError, match="reinstall Mars"):
         jars.ensure("large")
 
 
@@ -140,4 +140,4 @@ def test_every_jar_of_a_committed_list_has_a_checksum(
 
 def test_a_wrong_name_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert jars.main(["large"]) == 1
-    assert "install Mars anew" in capsys.readouterr().err
+    assert "reinstall Mars" in capsys.readouterr().err

@@ -144,6 +144,9 @@ class World:
     failed: dict[TaskName, str] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     appended: list[tuple[TaskName, int, tuple[Range, ...]]] = field(default_factory=list)
+    asked: list[tuple[TaskName, ...]] = field(default_factory=list)
+    """The tasks of each question for heads."""
+    paused_ever: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.store = MemoryPartialLog(
@@ -237,6 +240,7 @@ class World:
             case Offer():
                 return Offered(instruction, self._append(instruction))
             case ReadHeads(tasks=tasks):
+                self.asked.append(tasks)
                 return self._read_heads(tasks)
             case SeekLane(reader=reader, partition=number, offset=offset):
                 self.positions[reader, number] = offset
@@ -245,6 +249,7 @@ class World:
                 self.paused.discard((reader, number))
             case PauseLane(reader=reader, partition=number):
                 self.paused.add((reader, number))
+                self.paused_ever.add(number)
             case DropLane(reader=reader, partition=number):
                 self.positions.pop((reader, number), None)
                 self.paused.discard((reader, number))

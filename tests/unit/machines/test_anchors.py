@@ -6,10 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from mars.adapters.kafka.wire import decode_progress, encode_progress
-from mars.core.types import Entry
+from mars.core.types import Entry, Range
 from mars.core.windows import Session
 from mars.engine.aggregates import session_aggregates
+from mars.engine.codec.dead import DeadRange, decode_dead
 from mars.engine.codec.snapshot import decode_snapshot
 from mars.protocol.ports import Ledger, LogSlice, Progress
 from mars.protocol.reducer.preparation import Prepared
@@ -105,6 +108,28 @@ def test_a_row_in_a_slice_that_is_not_closed_is_in_time_and_nothing_is_saved() -
 
     assert record.ledger.late == 0
     assert (record.snapshot, saved) == (None, None)
+
+
+def test_a_session_that_is_withheld_is_named_with_its_own_bounds_and_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mars.engine.finishing.RESULT_BYTES_MAX", 200)
+    part, long = begin(), "x" * 200
+    read(part, make_head(1, {P0: 2, P1: 0}, mark_s=5), entry(part, 1, 0, [(1, "y"), (5, "y")]))
+    commit(part)
+    rows = entry(part, 2, 2, [(21, long), (23, long), (50, "y")])
+    read(part, make_head(2, {P0: 5, P1: 0}, mark_s=50), rows)
+    prepared = part.prepare()
+
+    assert emitted(prepared) == {(1, 15, "y"): 2}
+    (letter,) = map(decode_dead, prepared.dead)
+    assert isinstance(letter, DeadRange)
+    assert (letter.window_start, letter.window_end) == (21_000, 33_000)
+    assert (letter.first, letter.next, letter.rows) == (2, 5, 0)
+    assert letter.key is not None
+    assert letter.key.startswith("[21000,")
+    assert "of a session that ended by 1970-01-01 00:00:33Z" in prepared.withheld
+    assert prepared.progress[0].ledger == Ledger(read=5, counted=5, emitted=4)
 
 
 def test_the_next_owner_begins_with_what_was_saved_and_not_with_the_log() -> None:
@@ -258,4 +283,4 @@ def test_a_base_below_all_entries_is_not_taken_a_second_time() -> None:
 
 def record_ranges(base: Entry) -> tuple[object, ...]:
     """Those of a base that was merged further meanwhile."""
-    return tuple(replace(part, next=part.next + 1) for part in base.ranges)
+    return tuple(Range(part.lane, part.first, part.next + 1) for part in base.ranges)

@@ -55,6 +55,36 @@ def test_every_row_is_in_the_log_once_when_two_partitions_are_read_to_their_end(
     assert here.offsets("a") == {Lane("0"): 1_000, Lane("1"): 1_000}
 
 
+def test_heads_are_read_seldom_while_the_store_takes_rows_and_each_second_without() -> None:
+    here = world(rows=100)  # no more than one poll brings
+    here.add(make_task("a"))
+    here.assign(0)
+    here.asked.clear()
+    for number in range(100, 200):  # ten seconds with a row at each tick
+        here.partitions[0].append(row(number))
+        here.run(rounds=1)
+
+    assert len(here.asked) == 2
+
+    here.asked.clear()
+    here.run(rounds=50)  # five seconds without
+
+    assert len(here.asked) == 5
+
+
+def test_a_head_that_is_due_when_a_batch_is_offered_does_not_stop_its_lanes() -> None:
+    here = world(rows=100, rest_ms=1_000)
+    here.add(make_task("a"))
+    here.add(make_task("b"))
+    here.assign(0)
+    for number in range(100, 200):
+        here.partitions[0].append(row(number))
+        here.run(rounds=1)
+
+    assert here.paused_ever == set()
+    assert here.tiles("a", P0)
+
+
 def test_lanes_of_backfills_are_left_to_others() -> None:
     here = world()
     here.add(make_task("a"), p0=400)

@@ -96,3 +96,27 @@ def test_a_lane_that_a_bulk_process_catches_up_is_not_ready_below_its_fence() ->
     assert not view.ready(P0)
     view.learn(make_head(2, {P0: 6}))
     assert view.ready(P0)
+
+
+def test_a_lane_may_close_a_window_whatever_was_asked_of_lanes_before() -> None:
+    asked_often = known()
+    for number in range(200):
+        mark_ms, read_ms = 59_000 + 37 * number % 2_500, 100 + 61 * number % 900
+        for drafted in (False, True):
+            fresh = known()
+            for view in (asked_often, fresh):
+                view.marked(P0, mark_ms, 0)
+            assert asked_often.may_close(P0, read_ms, drafted=drafted) == fresh.may_close(
+                P0, read_ms, drafted=drafted
+            ), (mark_ms, read_ms)
+
+
+def test_a_lane_closes_a_window_once_event_time_would_have_passed_its_end() -> None:
+    view = known()
+    view.marked(P0, 58_000, 0)  # of windows of 10 s
+
+    assert [view.may_close(P0, at, drafted=False) for at in (500, 1_999, 2_000)] == [
+        False,
+        False,
+        True,
+    ]

@@ -64,4 +64,4 @@ def test_what_is_told_within_an_hour_is_one_incident_of_each() -> None:
     assert (one.kind, one.task) == (IncidentKind.RESTARTING, None)
     assert one.id == same.id or one.time_ms // HOUR_MS < same.time_ms // HOUR_MS
     assert one.id != incidents.restarting(OTHER.id, "host", OFTEN, WITHIN_MS).id
-    assert one.what == "mapper-1 on host begins again and again: 5 times within 10 minutes."
+    assert one.what == "mapper-1 on host has started 5 times within 10 minutes."

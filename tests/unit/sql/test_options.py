@@ -297,7 +297,7 @@ def test_steps_that_are_kept_for_late_rows_are_counted_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"late": "revise"}, "since a landmark no row is too late"),
+        ({"late": "revise"}, "since a landmark no row is late"),
         ({"max_keys": 9, "over_max_keys": "fold"}, "fold is not possible"),
     ],
 )

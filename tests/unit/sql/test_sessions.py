@@ -32,6 +32,10 @@ GROUPED = "GROUP BY sip, window_start, window_end"
             Session(30 * MINUTE_MS, DAY_MS),
         ),
         (
+            f"{TABLE.format('TABLE S PARTITION BY (S.sip)', HALF_AN_HOUR)} {GROUPED}",
+            Session(30 * MINUTE_MS, DAY_MS),
+        ),
+        (
             f"{TABLE.format('DATA => TABLE S PARTITION BY (sip)', HALF_AN_HOUR)} {GROUPED}".replace(
                 "DESCRIPTOR", "TIMECOL => DESCRIPTOR"
             ).replace("INTERVAL", "GAP => INTERVAL"),
@@ -63,9 +67,15 @@ def test_sessions_have_a_gap_and_a_longest_length(sql: str, shape: Session) -> N
         (f"{COUNT} WINDOWING SESSION 30 min OFFSET 1 min", "begins with its first row"),
         (f"{COUNT} WINDOWING SESSION 1 month MAX 1 month", "depends on a calendar"),
         (f"{COUNT} WINDOWING SESSION 2 d", "must be said how long a session is at most"),
-        (f"{COUNT} WINDOWING SESSION 2 d MAX 8 d", "from its gap, here 2 d, to 7 d"),
-        (f"{COUNT} WINDOWING SESSION 30 min MAX 1 min", "from its gap, here 30 min"),
-        (f"{COUNT} WINDOWING SESSION 1 s MAX 4 h", "at most 10000 are possible"),
+        (f"{COUNT} WINDOWING SESSION 2 d MAX 8 d", "itself at most 7 d; write MAX 7 d"),
+        (
+            f"{COUNT} WINDOWING SESSION 30 min MAX 1 min",
+            "itself at least the gap, 30 min; write MAX 30 min",
+        ),
+        (f"{COUNT} WINDOWING SESSION 1 s MAX 4 h", "into 57600 slices, .*; write MAX 2500 s, or"),
+        (f"{COUNT} WINDOWING SESSION 10 s MAX 999983 ms", "write MAX 990 s, or a longer gap"),
+        (f"{COUNT} WINDOWING SESSION 50021 ms MAX 50021 ms", "write MAX 62525 ms, or"),
+        (f"{COUNT} WINDOWING SESSION 101 ms MAX 4 h", "write MAX 250 s, or a longer gap"),
         (f"{COUNT} WINDOWING SESSION 1 ms", "a gap has from 100 ms"),
         (
             f"{TABLE.format('TABLE S', HALF_AN_HOUR)} {GROUPED}",
@@ -73,7 +83,27 @@ def test_sessions_have_a_gap_and_a_longest_length(sql: str, shape: Session) -> N
         ),
         (
             f"{TABLE.format('TABLE S PARTITION BY', HALF_AN_HOUR)} {GROUPED}",
-            "PARTITION BY names a column",
+            "PARTITION BY names columns of the table",
+        ),
+        (
+            f"{TABLE.format('TABLE S PARTITION BY T.sip', HALF_AN_HOUR)} {GROUPED}",
+            "PARTITION BY names columns of the table",
+        ),
+        (
+            f"{TABLE.format('TABLE S PARTITION BY upper(sip)', HALF_AN_HOUR)} {GROUPED}",
+            "PARTITION BY names columns of the table",
+        ),
+        (
+            f"{TABLE.format('TABLE S PARTITION BY sip, type', HALF_AN_HOUR)} {GROUPED}",
+            r"several columns stand in brackets: PARTITION BY \(sip, type\)",
+        ),
+        (
+            f"{TABLE.format('TABLE S PARTITION BY sip ORDER BY sip', HALF_AN_HOUR)} {GROUPED}",
+            "leave out ORDER BY",
+        ),
+        (
+            f"{TABLE.format('TABLE S ORDER BY timestamp', HALF_AN_HOUR)} {GROUPED}",
+            "leave out ORDER",
         ),
         (f"{COUNT}, SESSION(timestamp, {HALF_AN_HOUR}, 'UTC')", "SESSION is not written like"),
     ],

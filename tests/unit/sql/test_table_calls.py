@@ -69,7 +69,7 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
         ),
         (
             f"{TUMBLE} {DAY}, ^INTERVAL '24' HOUR)) {GROUPED}",
-            "the offset of 1 d is no shorter than 1 d",
+            "the offset 1 d must be shorter than 1 d",
         ),
         (
             f"{SELECT} TABLE(^TUMBLE(TABLE S, DESCRIPTOR(timestamp), OFFSET => {DAY})) {GROUPED}",

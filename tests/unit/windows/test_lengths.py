@@ -30,7 +30,6 @@ MAY_RECKON = {
 
 MAY_READ = {
     "mars/core/windows/telling.py": "it tells people of slices that are too many",
-    "mars/sql/windows/sessions.py": "it tells people of slices that are too many",
 }
 
 

@@ -195,7 +195,7 @@ class KafkaResultConsumer:
         now_s = time.monotonic()
         deaf = self._deafness.found(self._reached, now_s)
         if deaf:
-            raise _lost(f"nothing more is heard of {named(deaf)}, where there is more")
+            raise _lost(f"no more rows come from {named(deaf)}, although there are more")
         if self._cut_off.found(self._consumer, self._topic, now_s):
             raise _lost("no broker was found for some time")
 

@@ -152,12 +152,9 @@ class _Scan:
         ones, unless several buckets that are far apart share the partition.
         """
 
-        def enough(rows: list[CommittedRow]) -> bool:
-            return any(row.revision == 0 and wanted.is_behind(row) for row in rows)
-
-        found = self._until(rows_max, enough)
+        found = self._until(rows_max, wanted.is_behind)
         whole = all(
-            part.first <= self._bounds[partition][0] or enough(list(part.rows))
+            part.first <= self._bounds[partition][0] or wanted.is_behind(part.rows)
             for partition, part in found.items()
         )
         parts = (found[partition].rows for partition in sorted(found))

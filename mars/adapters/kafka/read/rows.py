@@ -120,6 +120,7 @@ def dead_letter(raw: bytes | None) -> DeadLetter | None:
         lane=lane,
         detail=record.detail,
         window_end_ms=record.window_end,
+        bucket=None if record.bucket is None else Bucket(record.bucket),
     )
 
 

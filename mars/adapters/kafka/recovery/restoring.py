@@ -22,8 +22,8 @@ from typing import Protocol
 
 from mars.adapters.kafka.names import Names, Place
 from mars.adapters.kafka.recovery.audit import difference
-from mars.adapters.kafka.sink.state import parts_of
 from mars.adapters.kafka.sink.transaction import WrittenSpan
+from mars.adapters.kafka.state import parts_of
 from mars.adapters.kafka.wire import state_key
 from mars.core.errors import SnapshotLost
 from mars.core.types import Bucket, TaskName

@@ -46,7 +46,6 @@ from mars.adapters.kafka.sink.refusals import (
     refuse_strangers,
     take_slot,
 )
-from mars.adapters.kafka.sink.state import named_snapshot, parts_of
 from mars.adapters.kafka.sink.transaction import (
     BucketTransaction,
     Spans,
@@ -55,6 +54,7 @@ from mars.adapters.kafka.sink.transaction import (
     with_references,
     with_span,
 )
+from mars.adapters.kafka.state import named_snapshot, parts_of
 from mars.core.errors import Interrupted, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import AssignmentEpoch, Bucket, MemberId

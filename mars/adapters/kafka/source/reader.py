@@ -210,7 +210,7 @@ class KafkaReader:
         reading = self._positions | self._gathering.asked
         deaf = self._deafness.found(reading, time.monotonic())
         if deaf:
-            self._begin_anew(f"nothing more was heard of {named(deaf)}, where there is more")
+            self._begin_anew(f"no more rows come from {named(deaf)}, although there are more")
 
     def _connect_anew_if_cut_off(self) -> None:
         topics = self._topics or tuple(topic for topic, _partition in self._positions)

@@ -1,5 +1,5 @@
 #!lua
--- append, version 7: take a batch of a task, or say why not (M3). All checks come before the first
+-- append, version 8: take a batch of a task, or say why not (M3). All checks come before the first
 -- write, so a refused batch changes nothing.
 --
 -- KEYS
@@ -37,14 +37,37 @@
 --   STALE lane current rows (-1: no such lane) | BACKPRESSURE
 
 local RANGES_AT, RANGE_WIDTH, LOGS_AT = 7, 6, 13
+
+-- A batch may have hundreds of lanes, so what is asked of each is one command for all of them; in
+-- pieces, because the stack of Lua holds some thousand values.
+local FIELDS_MAX = 1000
+
+local function get_all(key, fields)
+  local values = {}
+  for at = 1, #fields, FIELDS_MAX do
+    local upto = math.min(at + FIELDS_MAX - 1, #fields)
+    for _, value in ipairs(redis.call('HMGET', key, unpack(fields, at, upto))) do
+      values[#values + 1] = value
+    end
+  end
+  return values
+end
+
+local function change_all(command, key, parts)
+  for at = 1, #parts, FIELDS_MAX do
+    redis.call(command, key, unpack(parts, at, math.min(at + FIELDS_MAX - 1, #parts)))
+  end
+end
+
 local range_count = tonumber(ARGV[6])
-local ranges, logs = {}, {}
+local ranges, lanes, logs = {}, {}, {}
 for i = 0, range_count - 1 do
   local at = RANGES_AT + RANGE_WIDTH * i
   ranges[i + 1] = {
     lane = ARGV[at], first = ARGV[at + 1], next = ARGV[at + 2], mark = ARGV[at + 3],
     rows = ARGV[at + 4], rows_next = ARGV[at + 5],
   }
+  lanes[i + 1] = ARGV[at]
 end
 local added = 0
 for key = LOGS_AT, #KEYS, 2 do
@@ -64,12 +87,11 @@ if not meta[1] or newest ~= meta[4] then return { 'NO_TASK' } end
 if meta[1] ~= ARGV[1] then return { 'WRONG_EPOCH', meta[1] } end
 if meta[3] ~= '1' then return { 'PAUSED' } end
 
-for _, range in ipairs(ranges) do
-  local current = redis.call('HGET', KEYS[2], range.lane) or '-1'
-  local stale = current ~= range.first
-  if stale or range.rows ~= '' then
-    local rows = redis.call('HGET', KEYS[12], range.lane) or '0'
-    if stale or rows ~= range.rows then return { 'STALE', range.lane, current, rows } end
+local offsets, counted = get_all(KEYS[2], lanes), get_all(KEYS[12], lanes)
+for i, range in ipairs(ranges) do
+  local current, rows = offsets[i] or '-1', counted[i] or '0'
+  if current ~= range.first or (range.rows ~= '' and rows ~= range.rows) then
+    return { 'STALE', range.lane, current, rows }
   end
 end
 
@@ -80,17 +102,17 @@ for version in string.gmatch(meta[2], '%d+') do
   known = known or version == ARGV[2]
 end
 
-local function begins(version, range)
-  return tonumber(redis.call('HGET', KEYS[7], version .. ':' .. range.lane) or 0)
+local function begins(version)
+  local fields = {}
+  for i, lane in ipairs(lanes) do fields[i] = version .. ':' .. lane end
+  return get_all(KEYS[7], fields)
 end
 
-local function fits_version(range)
-  if not known or tonumber(range.first) < begins(ARGV[2], range) then return false end
-  return not newer or tonumber(range.next) <= begins(newer, range)
-end
-
-for _, range in ipairs(ranges) do
-  if not fits_version(range) then return { 'WRONG_VERSION', newest } end
+local begun, ended = begins(ARGV[2]), newer and begins(newer)
+for i, range in ipairs(ranges) do
+  range.limit = newer and tonumber(ended[i] or 0) or math.huge
+  local fits = known and tonumber(range.first) >= tonumber(begun[i] or 0)
+  if not fits or tonumber(range.next) > range.limit then return { 'WRONG_VERSION', newest } end
 end
 
 -- The lanes of a backfill (3@b1, 4@b1) go on together, in fixed chunks; any other lane by itself.
@@ -104,10 +126,10 @@ end
 -- Until lanes that go on by themselves are behind all of their cuts, they lie on different sides of
 -- what a bucket has accounted: an entry of two of them would, too, so any cut ahead is in its way.
 -- The end of a lane is a cut that nothing goes beyond, not even a range that begins there.
-local function cut_in_the_way(range)
-  local lane_end = redis.call('HGET', KEYS[9], range.lane)
+local lane_ends, lane_cuts = get_all(KEYS[9], lanes), get_all(KEYS[8], lanes)
+local function cut_in_the_way(i, range)
+  local lane_end, cuts = lane_ends[i], lane_cuts[i] or ''
   local lowest = lane_end and tonumber(lane_end) < tonumber(range.next) and lane_end or nil
-  local cuts = redis.call('HGET', KEYS[8], range.lane) or ''
   local upto = apart and math.huge or tonumber(range.next)
   for cut in string.gmatch(cuts, '%d+') do
     local offset = tonumber(cut)
@@ -118,8 +140,8 @@ local function cut_in_the_way(range)
   return lowest
 end
 
-for _, range in ipairs(ranges) do
-  local cut = cut_in_the_way(range)
+for i, range in ipairs(ranges) do
+  local cut = cut_in_the_way(i, range)
   if cut then return { 'CUT', range.lane, cut } end
 end
 
@@ -135,7 +157,7 @@ local function is_known_ahead(range)
 end
 
 local function rows_behind(range)
-  if newer and tonumber(range.next) == begins(newer, range) then return '0' end
+  if tonumber(range.next) == range.limit then return '0' end
   local known = redis.call('HGET', KEYS[12], range.next .. ':' .. range.lane)
   if known then return known end
   if range.rows_next ~= '-1' then return range.rows_next end
@@ -196,17 +218,25 @@ for _, entry in ipairs(logs) do
   redis.call('HSET', entry.sizes, seq, entry.size)
 end
 redis.call('INCRBY', KEYS[6], string.format('%.0f', added))
-for _, range in ipairs(ranges) do
-  redis.call('HSET', KEYS[2], range.lane, range.next)
+local nexts, marks, taken = {}, {}, {}
+local function note(parts, lane, value)
+  parts[#parts + 1], parts[#parts + 2] = lane, value
+end
+
+local older, taken_now = get_all(KEYS[3], lanes), string.format('%.0f', now_ms)
+for i, range in ipairs(ranges) do
+  note(nexts, range.lane, range.next)
   if range.rows ~= '' then redis.call('HSET', KEYS[12], range.lane, rows_behind(range)) end
   if range.mark ~= '' then
-    local older = redis.call('HGET', KEYS[3], range.lane)
-    if not older or tonumber(range.mark) > tonumber(older) then
-      redis.call('HSET', KEYS[3], range.lane, range.mark)
+    if not older[i] or tonumber(range.mark) > tonumber(older[i]) then
+      note(marks, range.lane, range.mark)
     end
-    redis.call('HSET', KEYS[11], range.lane, string.format('%.0f', now_ms))
+    note(taken, range.lane, taken_now)
   end
-  if ARGV[5] == '1' then redis.call('HDEL', KEYS[4], range.lane) end
 end
+change_all('HSET', KEYS[2], nexts)
+change_all('HSET', KEYS[3], marks)
+change_all('HSET', KEYS[11], taken)
+if ARGV[5] == '1' then change_all('HDEL', KEYS[4], lanes) end
 redis.pcall('SPUBLISH', KEYS[10], seq)
 return { 'APPLIED', seq }

@@ -68,9 +68,9 @@ class KeyCloser:
             parts = self._marks.split(states[pane.start_ms], self._end(pane.start_ms))
             rows = _rows_in(parts.closed)
             if rows:
-                late.append(replace(pane, rows=rows))
+                late.append(PaneRows(pane.start_ms, rows, pane.first))
             if parts.open.height:
-                kept.append(replace(pane, rows=pane.rows - rows))
+                kept.append(PaneRows(pane.start_ms, pane.rows - rows, pane.first))
                 left[pane.start_ms] = parts.open
         return Arrived(tuple(late), tuple(kept), left)
 

@@ -12,6 +12,7 @@ its owners begin with these (an anchor). All rows below M that come again withou
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,12 +22,12 @@ import polars as pl
 from mars.core.definitions import TaskVersion
 from mars.core.errors import TaskLimit
 from mars.core.plan import Plan
-from mars.core.types import PaneRows, Partial
+from mars.core.types import Lane, PaneRows, Partial
 from mars.core.windows import Session, Window
 from mars.engine.aggregates import PANE, Sessions, sessions_of
 from mars.engine.codec.streams import UnreadStates
-from mars.engine.finishing import finish
-from mars.protocol.ports import Frontier, Head
+from mars.engine.finishing import Finished, finish
+from mars.protocol.ports import Frontier, Head, window_of_row
 from mars.protocol.watermark import level_of
 from mars.protocol.windows.closers import Arrived, Closer, PartitionCloser
 from mars.protocol.windows.closing import ClosedWindow, WholeSpan, closed_by
@@ -209,9 +210,10 @@ class SessionState(Unrevised):
     def close(self, windows: Iterable[Window]) -> list[ClosedWindow]:
         """See `WindowState`: whole sessions apart from those that may lack rows."""
         return [
-            self._finished(window, part, complete=complete)
+            closed
             for window in windows
             for complete, part in self._parts(window)
+            for closed in self._finished(window, part, complete=complete)
         ]
 
     def _parts(self, window: Window) -> Iterator[tuple[bool, Sessions]]:
@@ -231,11 +233,22 @@ class SessionState(Unrevised):
         until_ms = self._bounds.until_ms
         return known if until_ms is None else known & (over.ends <= until_ms)
 
-    def _finished(self, window: Window, part: Sessions, *, complete: bool) -> ClosedWindow:
-        panes = part.states.get_column(PANE).unique()
+    def _finished(
+        self, window: Window, part: Sessions, *, complete: bool
+    ) -> Iterator[ClosedWindow]:
+        """All that are sent, together, and each that is withheld with its own bounds."""
         finished = finish(self.plan, part.merged(self.plan), window).sendable()
-        firsts = lowest_firsts([self.panes.open[start] for start in panes])
-        return ClosedWindow(window, complete, finished, firsts, part.rows)
+        sent = replace(finished, withheld=())
+        yield ClosedWindow(window, complete, sent, self._firsts(part), part.rows)
+        for one in finished.withheld:
+            own = window_of_row(one.key, one.begin)
+            alike = part.where((part.starts == own.start_ms) & (part.ends == own.end_ms))
+            withheld = Finished(own, [], [], withheld=(one,))
+            yield ClosedWindow(own, complete, withheld, self._firsts(alike), 0)
+
+    def _firsts(self, part: Sessions) -> dict[Lane, int]:
+        panes = part.states.get_column(PANE).unique()
+        return lowest_firsts([self.panes.open[start] for start in panes])
 
     # ------------------------------------------------------------------------------- commit
 
