@@ -35,7 +35,7 @@ from reducer.restarts import OFTEN, WITHIN_MS, Restarts
 from reducer.tracking import LOST_EPOCH
 
 SELDOM_LOOKS = 40
-"""New partitions are looked for every this many looks (10 s), and missed changes of tasks."""
+"""Topics are looked at every this many looks (10 s), and missed changes of tasks."""
 
 MAPPER_LOOKS = 4
 """Mappers' reports are read every this many looks (1 s): they come no more often."""
@@ -110,8 +110,10 @@ class Lookout:
         assignment = self._ports.coordinator.assignment()
         members = self._ports.coordinator.members("reducer")
         loads = self._loads(members, assignment)
-        self._look_for_partitions()
-        tasks = self._look_for_tasks()
+        seldom = self._looks % SELDOM_LOOKS == 0
+        self._looks += 1
+        tasks = self._look_for_tasks(seldom)
+        self._look_for_topics(tasks.values(), seldom)
         self._tell_of_failed(tasks)
         self.store_epoch = assignment.store_epoch if assignment else StoreEpoch(0)
         identity, heads = self._look_at_store(tasks)
@@ -199,11 +201,10 @@ class Lookout:
             self._positions[bucket] = piece.next
             self._known = self._known.with_records(piece.records, piece.times_ms)
 
-    def _look_for_tasks(self) -> dict[TaskName, TaskDefinition]:
+    def _look_for_tasks(self, seldom: bool) -> dict[TaskName, TaskDefinition]:
         """The definitions, read when they have changed and now and then besides."""
-        if self._known_tasks.changed.is_set() or self._looks % SELDOM_LOOKS == 0:
+        if self._known_tasks.changed.is_set() or seldom:
             self._known_tasks.read(self._ports.registry)
-        self._looks += 1
         return self._known_tasks.tasks
 
     def _tell_of_failed(self, tasks: Mapping[TaskName, TaskDefinition]) -> None:
@@ -225,29 +226,36 @@ class Lookout:
             self._ports.coordinator.members("bulk")
         )
 
-    def _look_for_partitions(self) -> None:
-        topics = {
-            Topic(task.current.stream.topic)
-            for task in self._known_tasks.tasks.values()
-            if not _deleted(task)
-        }
-        due = self._looks % SELDOM_LOOKS == 0
-        for topic in topics:
-            if due or topic not in self._partitions:
-                try:
-                    found = self._ports.admin.describe(topic)
-                except TopicRefused as problem:  # what its tasks know of it still holds (I7)
-                    logs.warning(_log, "Kafka refuses a source topic", problem=problem.detail)
-                    continue
-                if found is None and self._partitions.get(topic) == 0:
-                    self._tell_of_gone(topic)  # at two looks: a broker that begins knows none
-                self._partitions[topic] = found.partitions if found else 0
-                self._topic_ids.pop(topic, None)
-                if found is not None:
-                    self._topic_ids[topic] = found.topic_id
+    def _look_for_topics(self, tasks: Iterable[TaskDefinition], seldom: bool) -> None:
+        """Now and then, and at once where a task that runs names another one than is known here: it
+        may have been registered since that was made anew.
+        """
+        living = [task for task in tasks if not _deleted(task)]
+        for topic in {Topic(task.current.stream.topic) for task in living}:
+            if seldom or topic not in self._partitions:
+                self._look_for(topic)
+        for task in living:
+            topic = Topic(task.current.stream.topic)
+            known = self._topic_ids.get(topic, task.current.topic_id)
+            if task.state is TaskState.RUNNING and known != task.current.topic_id:
+                self._look_for(topic)
+
+    def _look_for(self, topic: Topic) -> None:
+        try:
+            found = self._ports.admin.describe(topic)
+        except TopicRefused as problem:  # what its tasks know of it still holds (I7)
+            logs.warning(_log, "Kafka refuses a source topic", problem=problem.detail)
+            return
+        if found is None and self._partitions.get(topic) == 0:
+            self._tell_of_gone(topic)  # at two looks: a broker that begins knows none
+        self._partitions[topic] = found.partitions if found else 0
+        self._topic_ids.pop(topic, None)
+        if found is not None:
+            self._topic_ids[topic] = found.topic_id
+            self._told_gone.discard(topic)
 
     def _tell_of_gone(self, topic: Topic) -> None:
-        """Once in a reign; an incident that is there already stays as it was."""
+        """Once in a reign, for each time; an incident that is there already stays as it was."""
         if topic in self._told_gone:
             return
         self._told_gone.add(topic)

@@ -214,9 +214,13 @@ def member_problems(errors: Sequence[Any]) -> list[MemberProblem]:
     return [_member_problem(error) for error in errors]
 
 
+PLACES = frozenset({"query", "path", "body"})
+"""Parts of a request, with which the place of a finding begins; members may be called so, too."""
+
+
 def _member_problem(error: Mapping[str, Any]) -> MemberProblem:
-    path = [str(part) for part in error["loc"] if part not in {"query", "path", "body"}]
-    name = shown(".".join(path))
+    path = list(map(str, error["loc"]))
+    name = shown(".".join(path[1:] if len(path) > 1 and path[0] in PLACES else path))
     match error["type"]:
         case "extra_forbidden":
             detail = f"member {name} is unknown"

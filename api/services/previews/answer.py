@@ -36,6 +36,9 @@ NONE_LATE = Lateness(0, 0, {}, {})
 
 SECONDS_PER_MINUTE = 60
 
+DIGITS = 6
+"""Of windows a minute: a window of many rows takes days to fill."""
+
 SAMPLE_CHARACTERS = 200
 """Of a row that was not counted."""
 
@@ -148,7 +151,7 @@ def _a_minute(trial: Trial, read: ReadRows, tried: Tried) -> float | None:
     elif isinstance(shape, Counting) and read.lane_seconds is not None:
         rates = _rates(trial.counted, read.lane_seconds)
         found = sum(rates.values(), 0.0) * SECONDS_PER_MINUTE / shape.slide
-    return None if found is None else round(found, 1)
+    return None if found is None else round(found, DIGITS)
 
 
 def _may_grow(trial: Trial) -> bool:

@@ -13,7 +13,7 @@ from mars.client.answers import LateShare, Predictions
 from mars.core.plan import Options, OverMaxKeys, Plan, RecordTime, WatermarkScope
 from mars.core.types import Reason
 from mars.core.windows import Shape, moment, span
-from mars.core.windows.moments import MINUTE_MS
+from mars.core.windows.moments import EXACT_BELOW, MINUTE_MS
 from mars.core.words import counted
 from mars.engine.aggregates.others import OTHERS_KEY
 from mars.engine.decode.usable import OLD_RECORD_TIME, OUTSIDE_CALENDAR, YEAR_2001_MS
@@ -240,14 +240,20 @@ def _about_rate(found: Predictions) -> Iterator[str]:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     a_minute, groups = found.windows_per_minute, found.groups_per_window
     if found.sessions_per_group is not None:
-        yield f"{found.sessions_per_group:,.3g} sessions a group on average, within the preview."
+        noun = "session" if found.sessions_per_group == 1 else "sessions"
+        yield f"{_figure(found.sessions_per_group)} {noun} a group on average, within the preview."
         if a_minute is not None:
-            yield f"About {a_minute:,.3g} sessions begin a minute."
+            yield f"About {_figure(a_minute)} sessions begin a minute."
     elif a_minute is not None and groups is not None:
         yield (
-            f"About {a_minute:,.3g} windows a minute in all partitions, with up to "
-            f"{a_minute * groups:,.0f} result rows."
+            f"About {_figure(a_minute)} windows a minute in all partitions, with up to "
+            f"{_figure(a_minute * groups)} result rows."
         )
+
+
+def _figure(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= EXACT_BELOW else f"{value:.3g}"
 
 
 def _about_size(found: Predictions, plan: Plan) -> Iterator[str]:

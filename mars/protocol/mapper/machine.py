@@ -83,6 +83,7 @@ class MapperMachine:
             rest_ms=rest_ms,
         )
         self._topics: frozenset[Topic] = frozenset()
+        self._sources: set[tuple[Topic, str]] = set()
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take one event; what comes back is to be done in this order."""
@@ -117,7 +118,28 @@ class MapperMachine:
         if topics != self._topics:
             self._topics = topics
             instructions.append(Subscribe(tuple(sorted(topics))))
+        instructions += self._made_anew()
         return [*instructions, *self._ask_heads(self._state.views.values())]
+
+    def _made_anew(self) -> list[Instruction]:
+        """Forget rows that were read before a task named the topic by another id: they may be of
+        the topic before, and what is read from now on is not.
+        """
+        sources = {
+            (view.topic, view.task.definition.current.topic_id)
+            for view in self._state.views.values()
+        }
+        anew = {topic for topic, _id in sources - self._sources}
+        self._sources |= sources
+        live = self._state.buffers[LIVE]
+        lanes = {
+            key: LaneBuffer(buffer.lane, paused=buffer.paused)
+            for key, buffer in live.items()
+            if key[0] in anew
+        }
+        instructions = self._revoked(lanes)
+        live.update(lanes)
+        return instructions
 
     def _ask_heads(
         self, views: Iterable[TaskView], offered: Container[TaskName] = ()

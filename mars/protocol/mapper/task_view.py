@@ -71,8 +71,11 @@ class TaskView:
         ]
 
     def learn(self, head: Head | None) -> None:
-        """Take the store's word; a head that is missing or inactive leaves the task unknown."""
-        self.known = head is not None and head.active
+        """Take the store's word. A head that is missing or inactive leaves the task unknown, as one
+        of a deleted task of the same name does: its offsets may be of another topic.
+        """
+        first = self.task.definition.first_version
+        self.known = head is not None and head.active and head.version >= first
         if head is not None:
             self.epoch = head.epoch
             self.offsets = dict(head.offsets)

@@ -135,6 +135,16 @@ def test_unknown_members_are_refused_by_name(world: World) -> None:
     assert document["errors"] == [{"member": "strat", "detail": "member strat is unknown"}]
 
 
+@pytest.mark.parametrize("member", ["path", "query", "body"])
+def test_a_member_that_is_called_as_a_part_of_a_request_is_named_whole(
+    world: World, member: str
+) -> None:
+    files = {"files": "/a", "format": "csv", member: "/a"}
+    for members, name in (({member: 1}, member), ({"files": files}, f"files.{member}")):
+        answer = world.http.post("/v1/queries", json={"sql": BY_SIP, **members})
+        assert problem(answer, 422)["detail"] == f"member {name} is unknown"
+
+
 def test_missing_and_mistyped_members_are_all_named(world: World) -> None:
     document = problem(world.http.post("/v1/tasks", json={"name": 5}), 422)
     assert {wrong["member"] for wrong in document["errors"]} == {"name", "sql"}

@@ -142,6 +142,23 @@ def test_counting_more_rows_than_there_are_is_the_least(world: World) -> None:
     assert many["redis_bytes"] > 50 * few["redis_bytes"]
 
 
+def test_many_windows_a_minute_and_few_are_said_in_plain_figures(world: World) -> None:
+    send(world, made(1, 200), ago_ms=6_000)
+    send(world, made(1, 1), ago_ms=0)
+    many = ask(world, sql="SELECT count(*) FROM flows WINDOWING 1 ROWS")["predictions"]
+    few = ask(world, sql="SELECT count(*) FROM flows WINDOWING 1000000 ROWS")["predictions"]
+    assert many["windows_per_minute"] == pytest.approx(2_010)
+    assert (
+        "About 2,010 windows a minute in all partitions, with up to 2,010 result rows."
+        in many["sentences"]
+    )
+    assert few["windows_per_minute"] == pytest.approx(0.00201)
+    assert (
+        "About 0.00201 windows a minute in all partitions, with up to 0.00201 result rows."
+        in few["sentences"]
+    )
+
+
 def test_a_partition_without_rows_holds_no_window_of_rows_back(world: World) -> None:
     send(world, made(1, 20))
     assert "idle" not in str(ask(world, sql=COUNTING.format("5 ROWS"))["notes"])
@@ -211,7 +228,7 @@ def test_sessions_are_those_of_the_rows_and_say_which_are_whole(
     assert told["sessions_per_group"] == round(len(whole) / 3, 2)
     upto = min(part[-1]["timestamp"] for part in sent)
     begun = sum(begin + 399 <= one["window_start"] < upto for one in found["windows"])
-    assert told["windows_per_minute"] == round(begun * 60_000 / (upto - begin - 399), 1)
+    assert told["windows_per_minute"] == round(begun * 60_000 / (upto - begin - 399), 6)
     assert [one["delay_ms"] for one in told["late"]][:3] == [0, 500, 1_000]
 
 

@@ -145,3 +145,22 @@ def test_a_partition_that_ends_below_what_was_read_of_it_fails_the_tasks_that_re
     assert "partition 0 has no offset 80 any more" in here.failed[A]
     assert not resume_helps(here.failed[A])
     assert here.offsets("a") == {Lane("0"): 80}
+
+
+def test_rows_that_are_held_are_not_given_to_a_task_of_the_topic_that_was_made_anew() -> None:
+    """No task took them, and the new one begins at the same offset."""
+    here = world(rows=50)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.store.set_active(A, EPOCH, LEADER, active=False)
+    here.run(rounds=5)
+    assert here.counts("a") == {}
+    here.partitions[0] = [b'{"timestamp": 5, "sip": "new"}'] * 60
+    task = make_task("a", replace(make_version(2, {}), topic_id="of the new topic"))
+
+    here.store.restart()
+    here.store.initialise(A, EPOCH, TaskStart(2, True, {P0: 0}, {}, {}))
+    here.change(replace(task, definition=replace(task.definition, first_version=2)))
+    here.run()
+
+    assert here.counts("a") == {(0, "new"): 60}

@@ -34,6 +34,15 @@ def test_a_head_that_is_missing_or_inactive_leaves_the_task_unknown() -> None:
     assert not view.ready(P0)
 
 
+def test_the_head_of_a_deleted_task_of_the_same_name_leaves_the_task_unknown() -> None:
+    view = TaskView(make_task(make_version(2), first_version=2))
+    view.learn(make_head(1, {P0: 5}))
+    assert not view.ready(P0)
+
+    view.learn(replace(make_head(1, {P0: 5}), version=2))
+    assert view.ready(P0)
+
+
 def test_a_task_that_is_not_running_is_offered_nothing_though_the_store_would_take_it() -> None:
     view = known()
 

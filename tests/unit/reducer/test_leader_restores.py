@@ -306,6 +306,48 @@ def test_a_topic_that_is_gone_at_two_looks_is_told_of_once_for_each_of_its_tasks
     assert (one.task, one.what) == (NAME, f"Kafka has no topic {topic} any more.")
 
 
+def test_a_task_of_the_topic_that_was_made_anew_goes_on_before_the_next_seldom_look() -> None:
+    world = World()
+    old = anew(world, partitions=3)
+    world.registry.create_task(old)
+    world.look(2)
+    world.broker.delete_topic(Topic(STREAM.topic))
+    (_, number) = world.registry.task(NAME) or (None, 0)
+    assert world.registry.replace_task(anew(world, partitions=1), number)
+    world.claim({})
+
+    world.look(4)
+
+    (found, _) = world.registry.task(NAME) or (old, 0)
+    head = world.store.head([NAME])[NAME]
+    assert (found.state, found.detail) == (TaskState.RUNNING, "")
+    assert head is not None
+    assert list(head.offsets) == [P0]
+
+
+def test_a_topic_is_told_of_each_time_that_it_is_gone() -> None:
+    world = World()
+    for _time in range(2):
+        (_, number) = world.registry.task(NAME) or (None, None)
+        changed = anew(world, partitions=1)
+        if number is None:
+            world.registry.create_task(changed)
+        else:
+            assert world.registry.replace_task(changed, number)
+        world.look(SELDOM_LOOKS)
+        world.broker.delete_topic(Topic(STREAM.topic))
+        world.look(3 * SELDOM_LOOKS)
+    gone = [one.id for one in world.told if one.kind is IncidentKind.SOURCE_GONE]
+    assert len(set(gone)) == 2
+
+
+def anew(world: World, partitions: int) -> TaskDefinition:
+    """A task that is registered for a topic made just now."""
+    found = world.broker.create_topic(Topic(STREAM.topic), partitions)
+    version = replace(make_version(3), topic_id=found.topic_id)
+    return replace(definition(), versions=(version,))
+
+
 def test_a_mapper_that_begins_again_and_again_is_told_of() -> None:
     world = World()
     mapper = MemoryCoordinator(world.ensemble, MemberId("mapper-1"))
