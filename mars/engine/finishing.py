@@ -38,6 +38,9 @@ from mars.engine.evaluate.shared import signs_of_zeros
 
 Value = str | int | float | bool | None
 
+EACH_ITS_OWN = Window(0, 0)
+"""For the rows of sessions, each of which says when it begins and ends."""
+
 RESULT_BYTES_MAX = 900 * 1024
 """Of the key and the value of a result together; a larger one is withheld. What Kafka and its
 client take unless they are told otherwise, 1,000,000 bytes, leaves 76 KiB for the headers: those of

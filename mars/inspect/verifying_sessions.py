@@ -18,9 +18,8 @@ import polars as pl
 
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Lane, Range, live_lane
-from mars.core.windows import Window
 from mars.engine.aggregates import PANE, Sessions, merge, sessions_of
-from mars.engine.finishing import finish
+from mars.engine.finishing import EACH_ITS_OWN, finish
 from mars.inspect.verifying import Piece, Recounted, Spans, common_of, pieces_of
 from mars.protocol.ports import CommittedRow, DeadLetter, Progress, window_of_row
 from mars.protocol.windows.input import LATE_WINDOWS_NAMED_MAX
@@ -130,7 +129,7 @@ class SessionRecount(Recounted):
 
 def session_rows(plan: Plan, found: Sessions) -> Iterable[tuple[bytes, bytes]]:
     """Keys and values of sessions."""
-    finished = finish(plan, found.merged(plan), Window(0, 0)).sendable()
+    finished = finish(plan, found.merged(plan), EACH_ITS_OWN).sendable()
     return zip(finished.keys, finished.values, strict=True)
 
 

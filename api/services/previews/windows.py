@@ -28,7 +28,7 @@ from mars.core.windows.counting import (
 from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import PANE, columns, key_names, merge_panes, sessions_of
 from mars.engine.aggregates.placed import FIRST
-from mars.engine.finishing import Finished, finish
+from mars.engine.finishing import EACH_ITS_OWN, Finished, finish
 from mars.protocol.ports import window_of_row
 from mars.protocol.windows.closing import WholeSpan
 
@@ -199,12 +199,12 @@ def sessions(
     now, and no row before those of the trial can be of it.
     """
     merged = sessions_of(plan, [states] if states.height else []).merged(plan)
-    passed = finish(plan, merged, _EACH_ITS_OWN)
+    passed = finish(plan, merged, EACH_ITS_OWN)
     windows = _windows_of(passed)
     rows = sorted(zip(windows, passed.values, strict=True), key=lambda row: row[0])
     newest = rows[-WINDOWS_MAX:]
     if plan.having is not None:
-        windows += _windows_of(finish(plan, merged, _EACH_ITS_OWN, refused=True))
+        windows += _windows_of(finish(plan, merged, EACH_ITS_OWN, refused=True))
     level_ms = None if span.until_ms is None else shape.closed_by(span.until_ms - delay_ms)
     known = WholeSpan(span.from_ms, level_ms)
     whole = {window for window in windows if known.holds(shape.reach(window))}
@@ -214,10 +214,6 @@ def sessions(
         sum(window in whole for window in windows),
         TriedSessions(shape, windows, _groups(plan, states), span),
     )
-
-
-_EACH_ITS_OWN = Window(0, 0)
-"""For the rows of sessions, each of which says when it begins and ends."""
 
 
 def _groups(plan: Plan, states: pl.DataFrame) -> int:

@@ -43,7 +43,7 @@ from mars.engine.combining import (
     join_ranges,
 )
 from mars.engine.decode.decoded import Decoded
-from mars.engine.finishing import finish
+from mars.engine.finishing import EACH_ITS_OWN, finish
 from mars.engine.kernel import map_batch, map_gone
 from mars.protocol.ports import QueryAnswer, window_of_row
 
@@ -87,9 +87,6 @@ class FinishedRows:
 
 Sent = tuple[Bucket, Placed | Accounted]
 """What the tasks of the first stage send to those of the second."""
-
-_EACH_ITS_OWN = Window(0, 0)
-"""For the rows of sessions, each of which says when it begins and ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class FinishWork:
         """Each row is a session of one group, and says when it begins and ends."""
         merged = sessions_of(self.plan, [states]).merged(self.plan)
         for part in merged.iter_slices(self.rows_max + 1):
-            found = finish(self.plan, part, _EACH_ITS_OWN)
+            found = finish(self.plan, part, EACH_ITS_OWN)
             for key, value in zip(found.keys, found.values, strict=True):
                 yield window_of_row(key, value), key, value
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from mars.core.types import Entry, Lane, StoreEpoch
 from mars.engine.codec.snapshot import encode_snapshot, parts_checksum
 from mars.protocol.ports import Frontier, Progress, Snapshot, SnapshotParts
+from mars.protocol.reducer import position
 from mars.protocol.windows.folding import Folding
 
 
@@ -70,8 +71,7 @@ class Restoring:
 
 def reaches(base: Entry, offsets: Mapping[Lane, int]) -> bool:
     """Whether a log was merged up to these offsets, so that its base has what was saved there."""
-    ends = _ends(base)
-    return all(ends.get(lane, 0) >= at for lane, at in offsets.items())
+    return position.reaches(_ends(base), offsets)
 
 
 def _ends(entry: Entry) -> dict[Lane, int]:
