@@ -26,6 +26,7 @@ from mars.adapters.kafka.errors import (
 from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.source.deafness import Deafness, Stalled, named
 from mars.adapters.kafka.source.gathering import Gathering
+from mars.adapters.kafka.source.leftovers import STATISTICS_MS, Leftovers
 from mars.adapters.kafka.source.undecodable import Search, Searches
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
@@ -79,11 +80,19 @@ class KafkaReader:
         """What else is wrong, to be said once."""
         self._deafness = Deafness(self._admin)
         self._cut_off = Stalled()
+        self._leftovers = Leftovers()
         self._consumer = self._connected()
 
     def _connected(self) -> Consumer:
         with configured():
-            return Consumer({**self._properties, "error_cb": self._on_error})
+            return Consumer(
+                {
+                    **self._properties,
+                    "error_cb": self._on_error,
+                    "stats_cb": self._leftovers.heard,
+                    "statistics.interval.ms": STATISTICS_MS,
+                }
+            )
 
     @classmethod
     def in_group(
@@ -238,6 +247,8 @@ class KafkaReader:
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""
+        with translated():
+            self._leftovers.drop(self._consumer, self._all_positions)
         self._searches.rows_max = records_max
         while (room := records_max - self._gathering.rows) > 0:
             with translated():
