@@ -1,12 +1,15 @@
 """Tasks of other kinds beside that of a load, over the same topic, and what DuckDB makes of them.
 
-kind       windows                 what is different
-sliding    4 s, every 2 s          each row is in two windows
-revised    5 s, no delay           rows out of order come late and revise; the newest counts
-distinct   2 s                     sets, extremes, a filter, an expression of aggregates
-top        5 s                     the three keys with most rows, chosen over all reducers
+kind       windows                   what is different
+sliding    4 s, every 2 s            each row is in two windows
+revised    5 s, no delay             rows out of order come late and revise; the newest counts
+distinct   2 s                       sets, extremes, a filter, an expression of aggregates
+top        5 s                       the three keys with most rows, chosen over all reducers
+landmark   since 2026, every 2 s     windows have all rows from a fixed time on
+counting   150 rows of a partition   by the order of offsets; the last window stays open
 
-Each reads all fields of the rows: what is bad in one of them is bad for every task.
+The last two are among `ALL_KINDS` alone: earlier releases do not know them. Each reads all fields
+of the rows: what is bad in one of them is bad for every task.
 """
 
 from __future__ import annotations
@@ -18,8 +21,11 @@ from typing import Any
 
 from tests.support.cluster import wait_for
 from tests.support.late import newest_revisions
-from tests.support.load import DRAIN_S, Load, Row
+from tests.support.load import DRAIN_S, PARTITIONS, Load, Row
 from tests.support.rows import CLOSING, Group, assert_same_groups, computed
+
+COUNTED_ROWS = 150
+"""Of one window of the kind `counting`."""
 
 SUMS = "count(*) AS n, sum(bytes) AS bytes, sum(id) AS ids, sum(hash) AS hashes"
 
@@ -38,6 +44,21 @@ class Kind:
     oracle: str
     keys: tuple[str, ...]
     options: Mapping[str, str] = field(default_factory=dict)
+    start: str = "latest"
+    not_computed: tuple[str, ...] = ()
+    """Columns of a result that only Mars can know."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether windows are of so many rows, for which there is no delay and no idleness."""
+        return "window_number" in self.keys
+
+    def left_open(self, rows: int) -> int:
+        """How many of the rows, which go to all partitions in turn, are in windows not yet full."""
+        if not self.counts:
+            return 0
+        shares = (len(range(one, rows, PARTITIONS)) for one in range(PARTITIONS))
+        return sum(share % COUNTED_ROWS for share in shares)
 
     def sql(self, stream: str, where: str = "") -> str:
         """The task's query, of those rows of which `where` holds."""
@@ -99,20 +120,54 @@ KINDS = (
 )
 
 
+LANDMARK_MS = 1_767_225_600_000
+
+ALL_KINDS = (
+    *KINDS,
+    Kind(
+        "landmark",
+        f"type, {SUMS}",
+        "GROUP BY type, timestamp WINDOWING LANDMARK '2026-01-01T00:00:00Z' EVERY 2 s",
+        f"SELECT {LANDMARK_MS} AS window_start, step AS window_end, type, {SUMS} "
+        "FROM arrived, (SELECT DISTINCT (timestamp // 2000 + 1) * 2000 AS step FROM arrived) "
+        "WHERE timestamp < step GROUP BY ALL",
+        ("type",),
+        start="earliest",
+    ),
+    Kind(
+        "counting",
+        f"type, {SUMS}",
+        f"GROUP BY type WINDOWING {COUNTED_ROWS} ROWS",
+        "SELECT min(timestamp) AS window_start, max(timestamp) AS window_end, "
+        f"partition, number // {COUNTED_ROWS} AS window_number, type, {SUMS} "
+        f"FROM (SELECT *, id % {PARTITIONS} AS partition, "
+        "row_number() OVER own - 1 AS number, count(*) OVER (PARTITION BY partition) AS rows "
+        f"FROM arrived WINDOW own AS (PARTITION BY id % {PARTITIONS} ORDER BY id)) "
+        f"WHERE number < rows // {COUNTED_ROWS} * {COUNTED_ROWS} GROUP BY ALL",
+        ("partition", "window_number", "type"),
+        not_computed=("window_first_offset", "window_last_offset"),
+    ),
+)
+
+
 class AccompaniedLoad(Load):
     """A load with one more task of each kind over its rows."""
+
+    kinds: Sequence[Kind] = KINDS
 
     def declare(self) -> None:
         """Topic, stream and tasks."""
         super().declare()
-        for kind in KINDS:
-            options = {**self.options, **kind.options}
-            self.mars.register(self.of(kind), kind.sql(self.name), **options)
+        for kind in self.kinds:
+            options = {} if kind.counts else {**self.options, **kind.options}
+            self.mars.client.create_task(
+                self.of(kind), kind.sql(self.name), start=kind.start, options=options
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all its tasks."""
-        return (self.name, *(self.of(kind) for kind in KINDS))
+        return (self.name, *(self.of(kind) for kind in self.kinds))
 
     def of(self, kind: Kind) -> str:
         """The name of the task of this kind."""
@@ -121,9 +176,10 @@ class AccompaniedLoad(Load):
     def check(self, *, seconds: float = DRAIN_S, bad: int = 0, future: int = 0) -> None:
         """The load's own results, and those of each kind, are what DuckDB computes."""
         super().check(seconds=seconds, bad=bad, future=future)
-        for kind in KINDS:
+        for kind in self.kinds:
             self._check_kind(kind, seconds)
-            self.check_ledger(self.of(kind), bad=bad, future=future)
+            left_open = kind.left_open(len(self.rows))
+            self.check_ledger(self.of(kind), bad=bad, future=future, left_open=left_open)
 
     def _check_kind(self, kind: Kind, seconds: float) -> None:
         wanted = kind.wanted(self.rows)
@@ -136,7 +192,10 @@ class AccompaniedLoad(Load):
     def _results(self, kind: Kind) -> dict[Group, dict[str, Any]]:
         """The newest revision of each group. Fails where one is twice."""
         came = newest_revisions(self.mars.read(f"mars.results.{self.of(kind)}"), kind.group)
-        return {kind.group(value): value for _key, value, _headers in came}
+        return {
+            kind.group(value): {name: value[name] for name in value.keys() - kind.not_computed}
+            for _key, value, _headers in came
+        }
 
     def delete(self) -> None:
         """End all its tasks."""
