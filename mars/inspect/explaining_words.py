@@ -140,7 +140,7 @@ def _silent(window: OpenWindow, evidence: Evidence) -> str:
     """A partition that is read to its end, and whose mapper lives."""
     holder, plan = window.held_by, evidence.plans[window.version]
     close_ms, idle_after_ms = window.expected_close_ms, plan.options.idle_after_ms
-    said = _waited_for(holder, plan)
+    said = _waited_for(holder, plan, evidence)
     if close_ms is None or close_ms <= evidence.now_ms + idle_after_ms:
         return said
     return f"{said}; if no row comes, it should close at about {moment(close_ms)}"
@@ -158,10 +158,11 @@ def _idle(window: OpenWindow, evidence: Evidence) -> str:
     )
 
 
-def _waited_for(holder: Holder, plan: Plan) -> str:
+def _waited_for(holder: Holder, plan: Plan, evidence: Evidence) -> str:
     name = f"partition {holder.partition}"
     if holder.watermark_ms is None:
-        newest = f"{name} has had no row yet"
+        lost = evidence.head is not None and evidence.head.restored is not None
+        newest = f"{name} has had no row " + ("since Redis lost what it held" if lost else "yet")
     else:
         newest = f"the newest row of {name} is of "
         newest += moment(holder.watermark_ms + plan.options.delay_ms)

@@ -415,6 +415,12 @@ def test_nobody_can_say_when_a_lane_behind_will_be_done() -> None:
             "(idle_after).",
         ),
         (
+            {"head": replace(HEAD, marks_ms={live_lane(0): 65_000}, restored=Mark(10_000, 20_000))},
+            "The window 1970-01-01 00:00:00Z to 1970-01-01 00:01:00Z waits: partition 1 has had "
+            "no row since Redis lost what it held; it no longer holds windows back once it has "
+            "been idle for 5 s (idle_after).",
+        ),
+        (
             {
                 "head": replace(
                     HEAD,
