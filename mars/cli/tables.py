@@ -3,27 +3,52 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich import box
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from mars.core.printable import LINES, printable
 
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+"""What `clock` shows."""
+
+MOMENT_WIDTH = len("2026-11-28 12:00:00")
+
 WINDOW_TIMES = ("window_start", "window_end")
 """The columns of a result row that bound its window."""
 
 
+class _Table(Table):
+    """Columns with times of a day are folded last: not before the others are this narrow."""
+
+    NARROW = 8
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        moments = [one for one in self.columns if any(map(_is_moment, one.cells))]
+        others = len(self.columns) - len(moments)
+        fits = (MOMENT_WIDTH + 3) * len(moments) + self.NARROW * others <= options.max_width
+        for column in moments:
+            column.no_wrap = fits
+        yield from super().__rich_console__(console, options)
+
+
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A plain table; cells are shown as they are: nothing in them is read as markup or obeyed."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    made = _Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for title in titles:
         made.add_column(_literal(title), overflow="fold")
     for row in rows:
         made.add_row(*(_literal(cell) for cell in row))
     return made
+
+
+def _is_moment(cell: object) -> bool:
+    return _MOMENT.fullmatch(str(cell)) is not None
 
 
 def _literal(cell: str) -> Text:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from mars.cli.tables import begin_together, window_name
+import pytest
+from rich.console import Console
+
+from mars.cli.tables import begin_together, clock, table, window_name
 
 DAY_MS = 86_400_000
 
@@ -27,3 +30,23 @@ def test_a_window_is_named_by_its_end_too_where_several_begin_together(
 def test_windows_begin_together_where_a_start_comes_twice() -> None:
     assert begin_together([0, 10, 10])
     assert not begin_together([0, 10, 20])
+
+
+MOMENT = clock(0)
+
+
+def _lines(width: int) -> list[str]:
+    titles = ["window_start", "window_end", "sip", "bytes", "text"]
+    cells = [MOMENT, MOMENT, "10.0.0.1", "123456789012", "abcdefghijklmnop"]
+    shown = io.StringIO()
+    Console(file=shown, width=width).print(table(titles, [cells]))
+    return shown.getvalue().splitlines()
+
+
+def test_times_stay_in_one_line_while_other_columns_can_be_folded() -> None:
+    assert any(f"{MOMENT}   {MOMENT}" in line for line in _lines(80))
+
+
+def test_nothing_is_cut_off_where_times_have_to_be_folded_too() -> None:
+    shown = "".join("".join(_lines(40)).split())
+    assert all(letter in shown for letter in "abcdefghijklmnop")
