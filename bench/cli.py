@@ -308,6 +308,7 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
 )
 @click.option("--rate", type=click.IntRange(10, 1_000_000), default=2_000, show_default=True)
 @click.option("--seconds", type=click.IntRange(10), default=60, show_default=True)
+@click.option("--one-topic", is_flag=True, help="The tasks, a set, write to one output topic.")
 @results_option
 @json_option
 def tasks(
@@ -315,6 +316,7 @@ def tasks(
     partitions: tuple[int, ...],
     rate: int,
     seconds: int,
+    one_topic: bool,
     results: Path | None,
     as_json: bool,
 ) -> int:
@@ -327,7 +329,13 @@ def tasks(
     from bench.tables import on_terminal
 
     usual = many.Asked()
-    asked = many.Asked(counts or usual.tasks, partitions or usual.partitions, rate, seconds=seconds)
+    asked = many.Asked(
+        counts or usual.tasks,
+        partitions or usual.partitions,
+        rate,
+        seconds=seconds,
+        one_topic=one_topic,
+    )
     done = many.tasks_session(asked, messages().print, results or FOLDER)
     if as_json:
         print_json(done.report)

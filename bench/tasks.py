@@ -55,6 +55,10 @@ GROUPS = 8_000
 SAMPLED = 5
 """Tasks whose results are read, to see how late windows close."""
 
+SET = "bench"
+SET_TOPIC = "bench-results"
+"""Where all tasks write to, if they are to share an output topic."""
+
 LOOK_S = 0.2
 
 READY_S = 600.0
@@ -81,6 +85,7 @@ class TasksRun(msgspec.Struct, frozen=True):
     lag_first: int
     lag_last: int
     late_s: list[float]
+    one_topic: bool = False
 
 
 class TasksReport(msgspec.Struct, frozen=True, tag="tasks"):
@@ -107,6 +112,7 @@ class Asked:
     rate: int = 2_000
     warm_s: float = 30.0
     seconds: float = 60.0
+    one_topic: bool = False
 
 
 def sql_of(number: int) -> str:
@@ -139,10 +145,10 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
             kafka = supervisor.addresses.kafka
             Topics(kafka).make(STREAM, partitions)
             client.put_stream(STREAM, declaration(STREAM, Format.JSON))
-            registered_s = _register(client, tasks)
+            registered_s = _register(client, tasks, one_topic=asked.one_topic)
             say(f"All tasks run after {registered_s:.1f} s.")
             pace = Pace(kafka, STREAM, partitions, asked.rate, GROUPS, WINDOW_S * 1000, narrow=True)
-            with _Results(kafka, tasks) as results, paced(pace):
+            with _Results(kafka, tasks, one_topic=asked.one_topic) as results, paced(pace):
                 results.follow(asked.warm_s)
                 begun = _Look.at(supervisor, client)
                 late_s = results.follow(asked.seconds)
@@ -159,15 +165,18 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
         begun.lag,
         ended.lag,
         late_s,
+        asked.one_topic,
     )
 
 
-def _register(client: Client, tasks: int) -> float:
+def _register(client: Client, tasks: int, *, one_topic: bool) -> float:
     """How long it takes until all tasks run, in seconds. Raises BenchError."""
     begun_s = time.monotonic()
     options = {"delay": f"{DELAY_S}s"}
     client.apply_tasks(
-        [{"name": _name(each), "sql": sql_of(each), "options": options} for each in range(tasks)]
+        [{"name": _name(each), "sql": sql_of(each), "options": options} for each in range(tasks)],
+        set_name=SET,
+        output_topic=SET_TOPIC if one_topic else None,
     )
     while any(one.lag is None for one in client.tasks()):
         if time.monotonic() - begun_s > READY_S:
@@ -198,13 +207,13 @@ class _Look:
 class _Results:
     """A reader of what some of the tasks emit; it notes how late each window came."""
 
-    def __init__(self, kafka: str, tasks: int) -> None:
+    def __init__(self, kafka: str, tasks: int, *, one_topic: bool) -> None:
         step = max(1, tasks // SAMPLED)
         names = [_name(number) for number in range(0, tasks, step)][:SAMPLED]
+        self._sampled = frozenset(name.encode() for name in names)
         self._consumer = reader(kafka)
         places = []
-        for name in names:
-            topic = f"mars.results.{name}"
+        for topic in [SET_TOPIC] if one_topic else [f"mars.results.{name}" for name in names]:
             ends = Topics(kafka).ends(topic)
             places += [TopicPartition(topic, number, end) for number, end in ends.items()]
         self._consumer.assign(places)
@@ -219,13 +228,16 @@ class _Results:
         """Read for so long. For each task and window: when its last row came, in seconds after its
         end and the delay.
         """
-        until_s, late_s = time.monotonic() + seconds, dict[tuple[str | None, int], float]()
+        until_s, late_s = time.monotonic() + seconds, dict[tuple[object, int], float]()
         while (left_s := until_s - time.monotonic()) > 0:
             messages = checked(self._consumer.consume(10_000, timeout=min(left_s, LOOK_S)))
             now_s = time.time()
             for message in messages:
+                task = dict(message.headers() or ()).get("mars-task")
+                if task not in self._sampled:
+                    continue
                 end_ms = msgspec.json.decode(message.value() or b"", type=_Row).window_end
-                late_s[message.topic(), end_ms] = now_s - end_ms / 1000 - DELAY_S
+                late_s[task, end_ms] = now_s - end_ms / 1000 - DELAY_S
         return [round(one, 3) for one in late_s.values()]
 
 
@@ -236,10 +248,15 @@ class _Row(msgspec.Struct):
 def grids(report: TasksReport) -> list[Grid]:
     """One column a run."""
     figures = [_figures(run) for run in report.runs]
-    headings = (f"{run.tasks:,} tasks, {run.partitions} partitions" for run in report.runs)
+    headings = (_heading(run) for run in report.runs)
     rows = [[name, *(one[name] for one in figures)] for name in figures[0]]
     title = f"Tasks over one stream at {report.runs[0].rate:,} rows/s"
     return [Grid(title, ("", *headings), rows)]
+
+
+def _heading(run: TasksRun) -> str:
+    one_topic = ", one output topic" if run.one_topic else ""
+    return f"{run.tasks:,} tasks, {run.partitions} partitions{one_topic}"
 
 
 def _figures(run: TasksRun) -> dict[str, str]:
