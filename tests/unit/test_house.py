@@ -20,7 +20,6 @@ LARGE_FOLDERS = {"mars/adapters/memory": 18}
 LARGE_CLASSES = {
     "KafkaTopicAdmin": 27,
     "KafkaSink": 27,
-    "KafkaReader": 33,
     "MemoryPartialLog": 36,
     "MemorySink": 27,
     "RedisPartialLog": 34,

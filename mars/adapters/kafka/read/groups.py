@@ -24,7 +24,7 @@ from mars.adapters.kafka.errors import (
 )
 from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.read.rows import UNREADABLE, bytes_of, committed_row, headers_of
-from mars.adapters.kafka.source.deafness import Deafness, Stalled, named
+from mars.adapters.kafka.source.deafness import Deafness, Stalled
 from mars.core.errors import MarsError, NotFound, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import TaskName, Topic
@@ -193,11 +193,10 @@ class KafkaResultConsumer:
 
     def _raise_if_deaf(self) -> None:
         now_s = time.monotonic()
-        deaf = self._deafness.found(self._reached, now_s)
-        if deaf:
-            raise _lost(f"no more rows come from {named(deaf)}, although there are more")
-        if self._cut_off.found(self._consumer, self._topic, now_s):
-            raise _lost("no broker was found for some time")
+        deaf = self._deafness.reason(self._reached, now_s)
+        cut_off = self._cut_off.reason(self._consumer, (self._topic,), now_s)
+        if (reason := deaf or cut_off) is not None:
+            raise _lost(reason)
 
     def _assigned(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         """While the client is polled, when no row is in hand."""

@@ -14,7 +14,7 @@ client does here, too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -47,18 +47,20 @@ class Deafness:
         self._behind: Positions = {}
         self._due_s = 0.0
 
-    def found(self, positions: Positions, now_s: float) -> list[Place]:
-        """The partitions of which nothing came since the last look, although there was more."""
+    def reason(self, positions: Positions, now_s: float) -> str | None:
+        """Why the client is deaf: of which partitions nothing came since the last look."""
         if now_s < self._due_s:
-            return []
+            return None
         self._due_s = now_s + DEAF_S
         before, self._behind = self._behind, {}
         try:
             ends = self._ends(positions)
         except Unavailable:
-            return []  # whose fault it is cannot be told
+            return None  # whose fault it is cannot be told
         self._behind = {place: at for place, at in positions.items() if ends.get(place, at) > at}
-        return sorted(place for place, at in self._behind.items() if before.get(place) == at)
+        deaf = sorted(place for place, at in self._behind.items() if before.get(place) == at)
+        names = ", ".join(f"{topic}[{partition}]" for topic, partition in deaf)
+        return f"no more rows come from {names}, although there are more" if deaf else None
 
     def _ends(self, places: Positions) -> Positions:
         """The last stable offsets; who polls does not wait long for them. Raises Unavailable."""
@@ -86,13 +88,16 @@ class Stalled:
         """Something came: there is one."""
         self._failed, self._due_s = False, now_s + DEAF_S
 
-    def found(self, client: Consumer, topic: Topic, now_s: float) -> bool:
-        """True if it had none at this look, nor at the one `DEAF_S` before."""
-        if now_s < self._due_s:
-            return False
+    def reason(self, client: Consumer, topics: Sequence[Topic], now_s: float) -> str | None:
+        """Why it is cut off: it had none at this look, nor at the one `DEAF_S` before.
+
+        It is asked for the first of the topics; a reader of none needs no broker.
+        """
+        if not topics or now_s < self._due_s:
+            return None
         self._due_s = now_s + DEAF_S
-        before, self._failed = self._failed, not _answers(client, topic)
-        return before and self._failed
+        before, self._failed = self._failed, not _answers(client, topics[0])
+        return "no broker was found for some time" if before and self._failed else None
 
 
 def _answers(client: Consumer, topic: Topic) -> bool:
@@ -101,8 +106,3 @@ def _answers(client: Consumer, topic: Topic) -> bool:
     except KafkaException:
         return False
     return True
-
-
-def named(places: Iterable[Place]) -> str:
-    """For people."""
-    return ", ".join(f"{topic}[{partition}]" for topic, partition in places)

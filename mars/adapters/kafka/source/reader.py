@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin
 from mars.adapters.kafka.config import Properties, lone_reader_properties, mapper_properties
 from mars.adapters.kafka.errors import (
-    AWAY,
-    FORBIDDEN,
     OFFSETS_LOST,
     configured,
     translated,
     unavailable,
 )
 from mars.adapters.kafka.names import Place
-from mars.adapters.kafka.source.deafness import Deafness, Stalled, named
+from mars.adapters.kafka.source.deafness import Deafness, Stalled
 from mars.adapters.kafka.source.gathering import Gathering
 from mars.adapters.kafka.source.leftovers import STATISTICS_MS, Leftovers
-from mars.adapters.kafka.source.undecodable import Search, Searches
+from mars.adapters.kafka.source.troubles import Troubles
+from mars.adapters.kafka.source.undecodable import Searches
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
 from mars.core.types import MemberId, Topic
@@ -45,9 +45,6 @@ hundreds of partitions, and all that is done once in a poll would be done for th
 
 WAIT_MIN_S = 0.001
 """The client counts in milliseconds: to wait for less is not to wait, but to ask in a busy loop."""
-
-PROBE_S = 0.2
-"""For the question whether a broker that was away is back."""
 
 
 class KafkaReader:
@@ -73,11 +70,7 @@ class KafkaReader:
         self._searches = Searches()
         self._rebalances: list[SourceEvent] = []
         self._lost: dict[Place, int] = {}
-        self._away: Unavailable | None = None
-        """No broker can be talked to, as far as is known."""
-        self._fatal: Unavailable | None = None
-        self._refusal: Unavailable | None = None
-        """What else is wrong, to be said once."""
+        self._troubles = Troubles()
         self._deafness = Deafness(self._admin)
         self._cut_off = Stalled()
         self._leftovers = Leftovers()
@@ -88,7 +81,7 @@ class KafkaReader:
             return Consumer(
                 {
                     **self._properties,
-                    "error_cb": self._on_error,
+                    "error_cb": self._troubles.heard,
                     "stats_cb": self._leftovers.heard,
                     "statistics.interval.ms": STATISTICS_MS,
                 }
@@ -162,7 +155,7 @@ class KafkaReader:
         """Read the partition no more until it is sought or resumed."""
         place = (topic, partition)
         position = self._all_positions().get(place)
-        lag = self._paused.get(place) if position is None else self._lag(place, position)
+        lag = self._paused.get(place) if position is None else _lag(self._consumer, place, position)
         self.drop(topic, partition)
         if lag is not None:
             self._paused[place] = lag
@@ -195,7 +188,7 @@ class KafkaReader:
         Rebalances come last: what was read before them was read while the partition was ours.
         """
         deadline = time.monotonic() + timeout_s
-        self._raise_refusal()
+        self._troubles.raise_refusal()
         while True:
             self._consume(records_max)
             events = self._events()
@@ -203,11 +196,13 @@ class KafkaReader:
             if events:
                 self._cut_off.heard(time.monotonic())
                 return events
-            self._connect_anew_if_cut_off()
-            self._raise_if_away()
+            topics = self._topics or tuple(topic for topic, _partition in self._positions)
+            self._begin_anew(self._cut_off.reason(self._consumer, topics, time.monotonic()))
+            self._troubles.raise_if_away(self._consumer)
             if left < WAIT_MIN_S:
                 return []
-            self._listen_anew_if_deaf()
+            reading = self._positions | self._gathering.asked
+            self._begin_anew(self._deafness.reason(reading, time.monotonic()))
             with translated():
                 # Returns at the first message; asked for more, it would wait until it has them.
                 first = self._consumer.consume(1, min(left, WAIT_SLICE_S))
@@ -215,20 +210,10 @@ class KafkaReader:
             if first:
                 time.sleep(min(left, COMPANY_S))
 
-    def _listen_anew_if_deaf(self) -> None:
-        reading = self._positions | self._gathering.asked
-        deaf = self._deafness.found(reading, time.monotonic())
-        if deaf:
-            self._begin_anew(f"no more rows come from {named(deaf)}, although there are more")
-
-    def _connect_anew_if_cut_off(self) -> None:
-        topics = self._topics or tuple(topic for topic, _partition in self._positions)
-        if topics and self._cut_off.found(self._consumer, topics[0], time.monotonic()):
-            self._away = None
-            self._begin_anew("no broker was found for some time")
-
-    def _begin_anew(self, why: str) -> None:
-        """Make another client; in a group it joins anew, and what it had is revoked."""
+    def _begin_anew(self, why: str | None) -> None:
+        """Make another client, if there is a reason; in a group what it had is revoked."""
+        if why is None:
+            return
         positions = self._all_positions()
         self.close()
         if self._owned:
@@ -243,7 +228,8 @@ class KafkaReader:
         if not self._grouped:
             for place, position in positions.items():
                 self.seek(*place, position)
-        self._refusal = Unavailable("kafka", f"{why}; a new client was made")
+        self._troubles.answered()
+        self._troubles.refused(Unavailable("kafka", f"{why}; a new client was made"))
 
     def _consume(self, records_max: int) -> None:
         """Take all that has been fetched."""
@@ -260,11 +246,11 @@ class KafkaReader:
     def _events(self) -> list[SourceEvent]:
         events = self._gathering.take_events()
         if events:
-            self._away = None
+            self._troubles.answered()
         try:
             self._set_aside()
         except Unavailable as problem:
-            self._refusal = problem  # the events must not be lost
+            self._troubles.refused(problem)
         events += self._gone()
         events += self._passed_over()
         events += self._rebalances
@@ -281,12 +267,12 @@ class KafkaReader:
         for place, error in gathering.failed.items():
             # What cannot be read must not be passed over: ask for it again.
             if error.code() not in OFFSETS_LOST:
-                self._refusal = unavailable(error)
+                self._troubles.refused(unavailable(error))
             if (position := self._all_positions().get(place)) is not None:
                 self.seek(*place, position)
         gathering.failed.clear()
         for error in gathering.remarks:
-            self._on_error(error)
+            self._troubles.heard(error)
         gathering.remarks.clear()
 
     def _passed_over(self) -> list[SourceEvent]:
@@ -301,33 +287,23 @@ class KafkaReader:
         for place, begin_there in answers.items():
             searches.answered(place, found.asked.pop(place), begin_there)
         for place, search in searches.going_on():
+            if place in found.asked:
+                continue
+            end = partial(self._admin.end, *place)
             try:
-                self._go_on(place, search)
+                offset = search.read_next(self._consumer, place, end)
             except Unavailable as problem:
-                self._refusal = problem
-        return [event for place in searches.found() for event in self._pass_over(place)]
-
-    def _go_on(self, place: Place, search: Search) -> None:
-        """Ask for the next offset, unless it is asked already."""
-        if place in self._gathering.asked:
-            return
-        offset = search.asks(lambda: self._admin.end(*place))
-        if offset is None:
-            return
-        with translated():
-            if search.assigned:
-                self._consumer.incremental_unassign([TopicPartition(*place)])
-            search.assigned = False
-            self._consumer.incremental_assign([TopicPartition(*place, offset)])
-        search.assigned = True
-        self._gathering.asked[place] = offset
-
-    def _pass_over(self, place: Place) -> list[SourceEvent]:
-        """The next of its messages; behind the last the partition is read on."""
-        event, position = self._searches.taken(place)
-        if position is not None:
-            self.seek(*place, position)
-        return [event]
+                self._troubles.refused(problem)
+                continue
+            if offset is not None:
+                found.asked[place] = offset
+        events: list[SourceEvent] = []
+        for place in searches.found():
+            event, behind = searches.taken(place)
+            if behind is not None:
+                self.seek(*place, behind)
+            events.append(event)
+        return events
 
     def _gone(self) -> list[SourceEvent]:
         """Partitions that cannot be read where they were sought; they wait for another seek."""
@@ -336,26 +312,11 @@ class KafkaReader:
             try:
                 low = self._admin.start(topic, partition)
             except Unavailable as problem:
-                self._refusal = problem
+                self._troubles.refused(problem)
                 continue
             del self._lost[topic, partition]
             events.append(OffsetGone(topic, partition, offset, low))
         return events
-
-    def _raise_refusal(self) -> None:
-        refusal, self._refusal = self._fatal or self._refusal, None
-        if refusal is not None:
-            raise refusal
-
-    def _raise_if_away(self) -> None:
-        """A reader at the end of all partitions hears nothing when the brokers are back: ask."""
-        if self._away is None:
-            return
-        try:
-            self._consumer.list_topics(timeout=PROBE_S)
-        except KafkaException as error:
-            raise self._away from error
-        self._away = None
 
     # ------------------------------------------------------------------------------- callbacks
 
@@ -377,16 +338,6 @@ class KafkaReader:
         if places:
             self._rebalances.append(Revoked(places))
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fatal = Unavailable(
-                "kafka", f"the client cannot go on; make a new reader ({error.str()})"
-            )
-        elif error.code() in AWAY:
-            self._away = unavailable(error)
-        elif error.code() in FORBIDDEN:
-            self._refusal = unavailable(error)
-
     # --------------------------------------------------------------------------------- offsets
 
     def lags(self) -> dict[Place, int]:
@@ -395,17 +346,14 @@ class KafkaReader:
         Of a paused partition nothing is fetched: as many as when it was paused, at least.
         """
         positions = self._all_positions()
-        read = {place: self._lag(place, position) for place, position in positions.items()}
+        read = {
+            place: _lag(self._consumer, place, position) for place, position in positions.items()
+        }
         return self._paused | read
 
     def _all_positions(self) -> dict[Place, int]:
         """Those of partitions that wait behind a batch that cannot be unpacked, too."""
         return self._searches.positions() | self._positions
-
-    def _lag(self, place: Place, position: int) -> int:
-        with translated():
-            _low, high = self._consumer.get_watermark_offsets(TopicPartition(*place), cached=True)
-        return max(0, high - position)
 
     def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
         """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
@@ -434,3 +382,9 @@ class KafkaReader:
 
 def _places(partitions: list[TopicPartition]) -> tuple[Place, ...]:
     return tuple(sorted((Topic(one.topic), one.partition) for one in partitions))
+
+
+def _lag(client: Consumer, place: Place, position: int) -> int:
+    with translated():
+        _low, high = client.get_watermark_offsets(TopicPartition(*place), cached=True)
+    return max(0, high - position)

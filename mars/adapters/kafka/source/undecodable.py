@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from mars.adapters.kafka.errors import translated
 from mars.adapters.kafka.names import Place
 from mars.core.types import UNDECODABLE, Lane, Records, live_lane
 from mars.protocol.ports import Fetched
@@ -99,11 +100,25 @@ class Search:
         """The first offset behind the batch, once that is known."""
         return None if self.halving is None else self.halving.end
 
-    def asks(self, partition_end: Callable[[], int]) -> int | None:
-        """The offset to ask for, or None once the end of the batch is known."""
+    def read_next(
+        self, client: Consumer, place: Place, partition_end: Callable[[], int]
+    ) -> int | None:
+        """Have the client read the next offset to ask for, or nothing once the end is known.
+
+        Raises Unavailable.
+        """
         if self.halving is None:
             self.halving = Halving(self.base, partition_end(), self.position, self.guess)
-        return None if self.halving.end is not None else self.halving.asks()
+        if self.halving.end is not None:
+            return None
+        offset = self.halving.asks()
+        with translated():
+            if self.assigned:
+                client.incremental_unassign([TopicPartition(*place)])
+            self.assigned = False
+            client.incremental_assign([TopicPartition(*place, offset)])
+        self.assigned = True
+        return offset
 
 
 class Searches:
