@@ -53,7 +53,7 @@ from mars.protocol.ports import (
     Batch,
     Coordinator,
     Fetched,
-    PartialLog,
+    MapperLog,
     Registry,
     SourceReader,
 )
@@ -82,7 +82,7 @@ class MapperLoop:
         machine: MapperMachine,
         *,
         readers: Mapping[ReaderName, SourceReader],
-        log: PartialLog,
+        log: MapperLog,
         registry: Registry,
         coordinator: Coordinator,
         tasks: TaskSource,

@@ -17,7 +17,7 @@ from mars.core.types import Bucket, Entry, Sequence64, TaskName
 from mars.engine.codec.entry import CorruptEntry
 from mars.process.life import Life
 from mars.process.telemetry import logs
-from mars.protocol.ports import Cleared, Head, PartialLog
+from mars.protocol.ports import AssistantLog, Cleared, Head
 from mars.protocol.reducer.assisting import (
     SEGMENTS_AT_ONCE,
     Assist,
@@ -41,7 +41,7 @@ class AssistLoop:
     `assigned` and `tasks_changed` may be called by another thread.
     """
 
-    def __init__(self, log: PartialLog) -> None:
+    def __init__(self, log: AssistantLog) -> None:
         self._store = log
         self._assists: tuple[Assist, ...] = ()
         self._tasks: Mapping[TaskName, RunnableTask] = {}

@@ -9,7 +9,7 @@ from mars.core.types import TaskName
 from mars.process.life import ServiceHealth
 from mars.process.tasks import fail_task
 from mars.process.telemetry import logs
-from mars.protocol.ports import LogTrim, PartialLog, Registry
+from mars.protocol.ports import LogTrim, OwnerLog, Registry
 from mars.protocol.reducer.events import CompactLog, FailTask, TrimLog
 
 Chore = TrimLog | CompactLog | FailTask
@@ -21,7 +21,7 @@ class Chores:
     What concerns the store is done in order, and does not wait for ZooKeeper.
     """
 
-    def __init__(self, log: PartialLog, registry: Registry, services: ServiceHealth) -> None:
+    def __init__(self, log: OwnerLog, registry: Registry, services: ServiceHealth) -> None:
         self._store = log
         self._registry = registry
         self._services = services

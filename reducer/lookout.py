@@ -24,8 +24,8 @@ from mars.protocol.ports import (
     ControlState,
     Coordinator,
     Head,
+    LeaderLog,
     MemberInfo,
-    PartialLog,
     ProgressLog,
     Registry,
     StoreIdentity,
@@ -48,7 +48,7 @@ class LeaderPorts:
     """What a leader talks to, and what it has to keep to."""
 
     buckets: int
-    log: PartialLog
+    log: LeaderLog
     progress: ProgressLog
     control: ControlLog
     registry: Registry

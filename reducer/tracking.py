@@ -12,7 +12,7 @@ from mars.process.telemetry import incidents, logs
 from mars.process.telemetry.incidents import Tell, untold
 from mars.process.tracking import POST_INTERVAL_S, Outbox
 from mars.protocol.leader.view import KnownProgress
-from mars.protocol.ports import NoteBox, PartialLog, Progress, ProgressLog
+from mars.protocol.ports import Heads, NoteBox, Progress, ProgressLog
 from mars.protocol.ports.notes import Note, Root
 from mars.protocol.tracker.acking import Acking
 from mars.protocol.tracker.judging import Judgement, RecordKey, Verdict, judge
@@ -33,7 +33,7 @@ class TrackerLoop:
         *,
         outbox: Outbox,
         box: NoteBox,
-        log: PartialLog,
+        log: Heads,
         progress: ProgressLog,
         tell: Tell = untold,
     ) -> None:

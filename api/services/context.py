@@ -12,13 +12,13 @@ from mars.protocol.ports import (
     IncidentLog,
     KeyRegistry,
     ListHistory,
-    PartialLog,
     ProgressLog,
     QueryRegistry,
     QueryRows,
     Registry,
     ResultTail,
     SavedPanes,
+    ShownLog,
     SourceReader,
     SourceRows,
     TopicAdmin,
@@ -36,7 +36,7 @@ class Ports:
     coordinator: Coordinator
     control: ControlLog
     admin: TopicAdmin
-    log: PartialLog
+    log: ShownLog
     progress: ProgressLog
     saved: SavedPanes
     dead: DeadLetters

@@ -49,7 +49,7 @@ from mars.protocol.ports import (
     BulkEngine,
     Coordinator,
     MapJob,
-    PartialLog,
+    MapperLog,
     Registry,
     TopicAdmin,
 )
@@ -69,7 +69,7 @@ class BulkLoop:
         machine: BackfillMachine,
         *,
         engine: BulkEngine,
-        log: PartialLog,
+        log: MapperLog,
         registry: Registry,
         coordinator: Coordinator,
         admin: TopicAdmin,

@@ -23,7 +23,7 @@ from mars.process.serving import Process, serve
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
 from mars.process.telemetry.member import REPORT_INTERVAL_S, Reporter
-from mars.protocol.ports import Coordinator, PartialLog, TopicAdmin
+from mars.protocol.ports import Coordinator, MapperLog, TopicAdmin
 from mars.protocol.runnable import RunnableTask
 
 ROLE = "mapper"
@@ -43,7 +43,7 @@ class SparkMapperLoop:
         self,
         watch: Watch,
         *,
-        log: PartialLog,
+        log: MapperLog,
         admin: TopicAdmin,
         coordinator: Coordinator,
         tasks: TaskSource,

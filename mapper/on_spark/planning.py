@@ -32,7 +32,7 @@ from mars.core.types import (
 from mars.process.life import ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
-from mars.protocol.ports import Head, PartialLog, TopicAdmin
+from mars.protocol.ports import Head, Heads, TopicAdmin
 from mars.protocol.runnable import RunnableTask
 
 RETRY_PAUSE_MS = 1_000
@@ -177,7 +177,7 @@ def works_of(
 def look_at(
     services: ServiceHealth,
     tasks: Mapping[TaskName, RunnableTask],
-    log: PartialLog,
+    log: Heads,
     admin: TopicAdmin,
 ) -> RoundLook | None:
     """Ask the store, then Kafka; None if one of them does not answer.

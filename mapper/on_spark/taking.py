@@ -32,8 +32,8 @@ from mars.protocol.ports import (
     Applied,
     Backpressure,
     Cut,
+    MapperLog,
     NoTask,
-    PartialLog,
     Registry,
     Stale,
     TaskPaused,
@@ -51,7 +51,7 @@ class Taking:
 
     def __init__(
         self,
-        log: PartialLog,
+        log: MapperLog,
         registry: Registry,
         services: ServiceHealth,
         watch: Watch,

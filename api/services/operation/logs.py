@@ -13,7 +13,7 @@ from mars.core.types import Bucket, Entry, Lane, RowCounts, Sequence64, TaskName
 from mars.engine.codec.entry import CorruptEntry
 from mars.engine.codec.snapshot import decode_snapshot
 from mars.inspect.evidence import LoggedRows
-from mars.protocol.ports import Head, LogSlice, PartialLog, Progress, SavedPanes
+from mars.protocol.ports import Head, LogSlice, Progress, SavedPanes, ShownLog
 from mars.protocol.reducer.snapshots import reaches
 from mars.protocol.windows.folding import Folding
 from mars.protocol.windows.input import StoreWentBack
@@ -33,7 +33,7 @@ Portion = Mapping[Bucket, LogSlice]
 class LogReader:
     """Reads whole logs; callers beyond `READERS_MAX` wait."""
 
-    def __init__(self, log: PartialLog) -> None:
+    def __init__(self, log: ShownLog) -> None:
         self._log = log
         self._turn = BoundedSemaphore(READERS_MAX)
 

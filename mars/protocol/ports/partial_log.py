@@ -287,23 +287,15 @@ class StoreIdentity:
     sealed_epoch: StoreEpoch | None
 
 
-class PartialLog(Protocol):
-    """The scratchpad: what the tasks have seen, and the partials not yet emitted.
+class Heads(Protocol):
+    """Where tasks stand in the store: for all who have to do with it."""
 
-    Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
-    write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
-    remembers the highest one that it has heard of, and refuses all lower ones. An owner's writes
-    are guarded by the name of the life whose log it has read (`born`, see `Head`): a deleted task
-    of the same name had other entries of the same SEQs in the same epoch.
-    """
+    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
+        """One look per task; None where the store does not know it."""
 
-    def identity(self) -> StoreIdentity: ...
 
-    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
-        """Leave the sentinel that says: all tasks of this store are of `epoch`.
-
-        False, and nothing happens, where a later epoch is sealed, or this one by a later leader.
-        """
+class MapperLog(Heads, Protocol):
+    """What a mapper does."""
 
     def append(
         self, task: TaskName, epoch: StoreEpoch, version: int, mapped: Mapped
@@ -324,8 +316,19 @@ class PartialLog(Protocol):
     def renew_idle(self, leases: Sequence[IdleLease]) -> list[bool]:
         """Lease lanes as idle for 3 s, each by itself; False where its next offset is another."""
 
-    def head(self, tasks: Sequence[TaskName]) -> dict[TaskName, Head | None]:
-        """One look per task; None where the store does not know it."""
+
+class EntryLog(Heads, Protocol):
+    """The entries of one bucket."""
+
+    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
+        """The entries with `after < seq <= upto`, and the base where `after` is 0.
+
+        Raises CorruptEntry for an entry that cannot be read.
+        """
+
+
+class OwnerLog(EntryLog, Protocol):
+    """What the owner of a bucket does, and how it hears that there is something to do."""
 
     def look(
         self, followed: Followed, clearings: Sequence[Clearing]
@@ -336,42 +339,8 @@ class PartialLog(Protocol):
         another store epoch, of a task that is not looked at, or below the last one's owner epoch.
         """
 
-    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
-        """What the owners of a task's logs said last, those who did in this life of the task."""
-
-    def merge(
-        self,
-        task: TaskName,
-        epoch: StoreEpoch,
-        owner_epoch: AssignmentEpoch,
-        entry: Entry,
-        run_id: str,
-    ) -> bool:
-        """Put an entry of an assistant in place of all of `entry.merged`, at the last one's SEQ.
-
-        `run_id` is that of the server on which they were read. Nothing happens, and the answer is
-        False, unless the log is cleared by an owner of this epoch, all of them lie above that and
-        are there, none of them merged before, and the entry is of the task's current version.
-        """
-
-    def read(self, task: TaskName, bucket: Bucket, after: Sequence64, upto: Sequence64) -> LogSlice:
-        """The entries with `after < seq <= upto`, and the base where `after` is 0.
-
-        Raises CorruptEntry for an entry that cannot be read.
-        """
-
     def read_many(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
         """Several reads at once, answered in the order of the requests."""
-
-    def read_together(
-        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
-    ) -> list[LogSlice]:
-        """The whole logs of several buckets, all of one moment: for logs known to be small.
-
-        For people, who look at the head first: what assistants have merged since then, some of it
-        below `upto` and some above, is there as a whole. Owners close a log before they read it.
-        Raises CorruptEntry for an entry that cannot be read.
-        """
 
     def trim(
         self,
@@ -409,6 +378,50 @@ class PartialLog(Protocol):
 
         They get the SEQ 0: none of the log's entries is in them. A base that is there stays as it
         is. False if the epoch is another, or the life of the task.
+        """
+
+    def listen(self, tasks: Sequence[TaskName]) -> None:
+        """Hear the doorbells of these tasks from now on."""
+
+    def wait(self, timeout_s: float) -> frozenset[TaskName]:
+        """Wait for a doorbell; the tasks whose bells rang. Best effort: callers poll besides."""
+
+
+class AssistantLog(EntryLog, Protocol):
+    """What assistants of a hot bucket do."""
+
+    def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
+        """What the owners of a task's logs said last, those who did in this life of the task."""
+
+    def merge(
+        self,
+        task: TaskName,
+        epoch: StoreEpoch,
+        owner_epoch: AssignmentEpoch,
+        entry: Entry,
+        run_id: str,
+    ) -> bool:
+        """Put an entry of an assistant in place of all of `entry.merged`, at the last one's SEQ.
+
+        `run_id` is that of the server on which they were read. Nothing happens, and the answer is
+        False, unless the log is cleared by an owner of this epoch, all of them lie above that and
+        are there, none of them merged before, and the entry is of the task's current version.
+        """
+
+
+class ReducerLog(OwnerLog, AssistantLog, Protocol):
+    """What a reducer does, which may be both."""
+
+
+class LeaderLog(Heads, Protocol):
+    """What the leader does."""
+
+    def identity(self) -> StoreIdentity: ...
+
+    def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
+        """Leave the sentinel that says: all tasks of this store are of `epoch`.
+
+        False, and nothing happens, where a later epoch is sealed, or this one by a later leader.
         """
 
     def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
@@ -462,8 +475,26 @@ class PartialLog(Protocol):
         one and a later leader has been heard of: then somebody else has gone on since.
         """
 
-    def listen(self, tasks: Sequence[TaskName]) -> None:
-        """Hear the doorbells of these tasks from now on."""
 
-    def wait(self, timeout_s: float) -> frozenset[TaskName]:
-        """Wait for a doorbell; the tasks whose bells rang. Best effort: callers poll besides."""
+class ShownLog(EntryLog, Protocol):
+    """What is read to be shown to people."""
+
+    def read_together(
+        self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
+    ) -> list[LogSlice]:
+        """The whole logs of several buckets, all of one moment: for logs known to be small.
+
+        What assistants have merged since the look at the head, some of it below `upto` and some
+        above, is there as a whole. Raises CorruptEntry for an entry that cannot be read.
+        """
+
+
+class PartialLog(MapperLog, ReducerLog, LeaderLog, ShownLog, Protocol):
+    """The scratchpad: what the tasks have seen, and the partials not yet emitted.
+
+    Writes are never retried by the adapter. Every write is guarded by the store epoch; a refused
+    write changes nothing. What a leader writes is guarded by its own epoch, too: a life of a task
+    remembers the highest one that it has heard of, and refuses all lower ones. An owner's writes
+    are guarded by the name of the life whose log it has read (`born`, see `Head`): a deleted task
+    of the same name had other entries of the same SEQs in the same epoch.
+    """
