@@ -25,7 +25,7 @@ class _Queue(msgspec.Struct, frozen=True):
     """`fetchq_size`: bytes."""
 
     partition: int
-    fetchq_size: int
+    fetchq_size: int = 0
 
 
 class _Topic(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class _Topic(msgspec.Struct, frozen=True):
 class _Statistics(msgspec.Struct, frozen=True):
     """The part of them that is needed; librdkafka's STATISTICS.md has all."""
 
-    topics: dict[str, _Topic]
+    topics: dict[str, _Topic] = {}
 
 
 _decoder = msgspec.json.Decoder(_Statistics)
