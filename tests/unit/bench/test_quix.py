@@ -1,0 +1,78 @@
+"""How Quix Streams is installed, started and looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.errors import BenchError
+from bench.quix import install
+from bench.quix.side import QuixSide, _Process
+
+
+def test_every_package_is_pinned_with_its_hashes_and_names_no_registry() -> None:
+    listed = install.LOCK.read_text("utf-8")
+    packages = re.findall(
+        r"^\S[^\n]*(?:\n +--hash=sha256:[0-9a-f]{64}[^\n]*)*", listed, re.MULTILINE
+    )
+    assert all(re.match(r"[a-z0-9-]+==\S+ \\\n +--hash=", package) for package in packages)
+    assert f"quixstreams=={install.version()} \\" in listed
+    assert "://" not in listed
+
+
+def test_it_is_installed_once_and_with_hashes_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def runs(command: list[str], **_how: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", runs)
+    said: list[str] = []
+    install.fetch(said.append)
+    install.fetch(said.append)
+    assert len(commands) == 2
+    assert "--require-hashes" in commands[1]
+    assert said == [
+        f"Installing Quix Streams {install.version()} into {install.location()}, this once."
+    ]
+    assert list((tmp_path / "peers").iterdir()) == [install.location()]
+
+
+def test_what_cannot_be_installed_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(command: list[str], **_how: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 1, "", "No matching distribution.\n")
+
+    monkeypatch.setenv("MARS_CACHE", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", fails)
+    with pytest.raises(
+        BenchError, match=r"^Quix Streams is not installed: No matching dist.* Check"
+    ):
+        install.fetch(lambda _: None)
+    assert list((tmp_path / "peers").iterdir()) == []
+
+
+def test_processes_have_state_of_their_own_and_the_same_work(tmp_path: Path) -> None:
+    first, second = (_Process(number, tmp_path, {"name": "run_1"}) for number in (1, 2))
+    asked = [json.loads(process.command()[-1]) for process in (first, second)]
+    assert [each["name"] for each in asked] == ["run_1", "run_1"]
+    assert asked[0]["state"] != asked[1]["state"]
+
+
+def test_a_row_is_taken_when_it_was_regrouped_and_counted(tmp_path: Path) -> None:
+    processes = [_Process(number, tmp_path, {}) for number in (1, 2)]
+    side = QuixSide(tmp_path, commit_interval_s=1.0, _running=processes)
+    assert side.messages_taken() == 0
+    for process, messages in zip(processes, (70, 30), strict=True):
+        path = json.loads(process.command()[-1])["count"]
+        Path(path).write_text(str(messages), "utf-8")
+    assert side.messages_taken() == 50
