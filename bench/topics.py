@@ -11,6 +11,7 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
+    ConsumerGroupState,
     KafkaException,
     Message,
     TopicPartition,
@@ -53,6 +54,11 @@ class Topics:
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic."""
         return topic in self._admin.list_topics(timeout=ANSWER_S).topics
+
+    def members(self, group: str) -> int:
+        """How many consumers have shared partitions out between them; 0 while they are at it."""
+        found = self._admin.describe_consumer_groups([group])[group].result(ANSWER_S)
+        return len(found.members) if found.state is ConsumerGroupState.STABLE else 0
 
     def ends(self, topic: str) -> dict[int, int]:
         """The last stable offset of each partition: below it everything is decided.

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupState
-from confluent_kafka.admin import AdminClient
-
 from bench.contestants import DELAY_S, OUTPUT_PARTITIONS, Workload
 from bench.errors import BenchError
 from bench.processes import Watched
@@ -111,7 +108,8 @@ class QuixSide:
         if self._kafka is None:
             raise BenchError("Quix Streams has not been started.")
         bootstrap = self._kafka.bootstrap
-        Topics(bootstrap).make(workload.output, OUTPUT_PARTITIONS)
+        topics = Topics(bootstrap)
+        topics.make(workload.output, OUTPUT_PARTITIONS)
         folder = self.data / "quix" / workload.name
         folder.mkdir(parents=True)
         asked = {
@@ -127,18 +125,15 @@ class QuixSide:
         self._running = [_Process(number + 1, folder, asked) for number in range(self.processes)]
         for process in self._running:
             process.start()
-        self._wait_shared_out(AdminClient({"bootstrap.servers": bootstrap}), workload.name)
+        self._wait_shared_out(topics, workload.name)
 
-    def _wait_shared_out(self, admin: AdminClient, group: str) -> None:
+    def _wait_shared_out(self, topics: Topics, group: str) -> None:
         deadline = time.monotonic() + READY_S
-        while True:
+        while (members := topics.members(group)) < self.processes:
             self.watched()
-            found = admin.describe_consumer_groups([group])[group].result(READY_S)
-            if found.state is ConsumerGroupState.STABLE and len(found.members) == self.processes:
-                return
             if time.monotonic() > deadline:
                 raise BenchError(
-                    f"{len(found.members)} of {self.processes} processes of Quix Streams had begun "
+                    f"{members} of {self.processes} processes of Quix Streams had partitions "
                     f"within {READY_S:.0f} s; see the logs in {self.data / 'quix' / group}."
                 )
             time.sleep(POLL_S)
