@@ -12,6 +12,7 @@ from confluent_kafka import (
     OFFSET_END,
     Consumer,
     ConsumerGroupState,
+    KafkaError,
     KafkaException,
     Message,
     TopicPartition,
@@ -38,6 +39,16 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
+NO_COORDINATOR = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Said of a group while the broker makes the topic in which groups are kept: the first is late."""
+
+
 class Topics:
     """Asks one broker."""
 
@@ -57,7 +68,12 @@ class Topics:
 
     def members(self, group: str) -> int:
         """How many consumers have shared partitions out between them; 0 while they are at it."""
-        found = self._admin.describe_consumer_groups([group])[group].result(ANSWER_S)
+        try:
+            found = self._admin.describe_consumer_groups([group])[group].result(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_COORDINATOR:
+                raise
+            return 0
         return len(found.members) if found.state is ConsumerGroupState.STABLE else 0
 
     def ends(self, topic: str) -> dict[int, int]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 
 from bench.errors import BenchError
 from bench.quix import install
 from bench.quix.side import QuixSide, _Process
+from bench.topics import Topics
 
 
 def test_every_package_is_pinned_with_its_hashes_and_names_no_registry() -> None:
@@ -76,3 +80,29 @@ def test_a_row_is_taken_when_it_was_regrouped_and_counted(tmp_path: Path) -> Non
         path = json.loads(process.command()[-1])["count"]
         Path(path).write_text(str(messages), "utf-8")
     assert side.messages_taken() == 50
+
+
+def asking(outcome: object) -> Topics:
+    """Asks a broker that answers, or refuses, so."""
+    answer: Future[object] = Future()
+    answer.set_exception(outcome) if isinstance(outcome, Exception) else answer.set_result(outcome)
+    topics = Topics.__new__(Topics)
+    topics._admin = SimpleNamespace(describe_consumer_groups=lambda _: {"run_1": answer})
+    return topics
+
+
+def group(state: ConsumerGroupState) -> object:
+    return SimpleNamespace(state=state, members=["one", "two"])
+
+
+def test_members_count_once_partitions_are_shared_out() -> None:
+    assert asking(group(ConsumerGroupState.STABLE)).members("run_1") == 2
+    assert asking(group(ConsumerGroupState.PREPARING_REBALANCING)).members("run_1") == 0
+
+
+def test_broker_that_is_not_ready_for_groups_yet_has_no_members() -> None:
+    late = KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+    assert asking(late).members("run_1") == 0
+    forbidden = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    with pytest.raises(KafkaException):
+        asking(forbidden).members("run_1")
