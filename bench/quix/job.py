@@ -15,8 +15,8 @@ gets some partitions. What was chosen, and why:
   process waits for another, so a partition of the repartition topic holds rows up to tens of
   seconds behind its newest. A row whose window was emitted is lost, and is not even logged as late
   unless it is later than the grace once more: its window is begun anew and never emitted. With the
-  delay of the others, 1 s, a third of the rows of a full topic was missing. Where rows come as time
-  goes on, 1 s is enough.
+  delay of the others, 1 s, a third of the rows of a small topic was missing. Where rows come as
+  time goes on, 1 s is enough.
 """
 
 from __future__ import annotations
