@@ -1,4 +1,4 @@
-"""`mars bench`: how fast it is on this machine, beside Flink if asked."""
+"""`mars bench`: how fast it is on this machine, beside a peer if asked."""
 
 from __future__ import annotations
 
@@ -42,8 +42,13 @@ class Duration(click.ParamType[int]):
         return seconds
 
 
+PEER_NAMES = ("flink", "quix")
+"""As in bench.peers, which is not imported before it is needed."""
+
 peer_option = click.option(
-    "--peer", type=click.Choice(["flink"]), help="Measure this system on the same load."
+    "--peer",
+    type=click.Choice(PEER_NAMES),
+    help="Measure this system on the same load; it is fetched the first time.",
 )
 mappers_option = click.option("--mappers", type=PROCESSES, default=2, show_default=True)
 reducers_option = click.option("--reducers", type=PROCESSES, default=2, show_default=True)
@@ -125,7 +130,7 @@ def throughput(
         reducers=reducers,
         batch_rows=batch_rows,
         repeat=repeat,
-        flink=peer == "flink",
+        peer=peer,
         sweep=sweep,
         tracker=tracker,
         profile=profile,
@@ -169,7 +174,7 @@ def latency(
         plan=LatencyPlan(rate, window, seconds, groups),
         mappers=mappers,
         reducers=reducers,
-        flink=peer == "flink",
+        peer=peer,
         data=data,
         folder=results or FOLDER,
     )

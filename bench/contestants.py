@@ -11,7 +11,7 @@ from bench.processes import Watched
 from mars.core.plan import Format
 
 DELAY_S = 1
-"""How long every contestant waits for rows that are out of order."""
+"""How long contestants wait for rows that are out of order, unless they need more to be right."""
 
 OUTPUT_PARTITIONS = 8
 """Of every contestant's output: as many as Mars has buckets."""
@@ -41,7 +41,7 @@ class Contestant(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is called in tables: `mars`, `flink`."""
+        """As it is called in tables: `mars`, `flink`, `quix`."""
         ...
 
     @property
@@ -52,6 +52,11 @@ class Contestant(Protocol):
     @property
     def commit_interval_s(self) -> float:
         """How long a due result may wait to be committed, by the contestant's own settings."""
+        ...
+
+    @property
+    def delay_s(self) -> float:
+        """How long it waits for rows that are out of order: see DELAY_S."""
         ...
 
     def settings(self) -> Mapping[str, str]:

@@ -96,7 +96,7 @@ class Load(msgspec.Struct, frozen=True):
     last_ms: int
     windows: tuple[WindowFacts, ...]
 
-    def closed_windows(self, delay_ms: int) -> tuple[WindowFacts, ...]:
+    def closed_windows(self, delay_ms: float) -> tuple[WindowFacts, ...]:
         """Those that any exact engine must emit: the watermark passes their ends."""
         size = self.plan.window_ms
         return tuple(w for w in self.windows if w.start_ms + size <= self.last_ms - delay_ms)

@@ -60,6 +60,7 @@ class MarsSide:
     reducers: int = 2
     batch_rows: int | None = None
     tracked: bool = False
+    delay_s: float = DELAY_S
     _supervisor: Supervisor | None = None
     _task: TaskName | None = None
     _stop: threading.Event = field(default_factory=threading.Event)

@@ -68,7 +68,7 @@ def _newest(name: str, folder: Path) -> AnyReport | None:
             return newest(StrategiesReport, name, folder)
         case "api":
             return newest(ApiReport, name, folder)
-        case "latency":
+        case _ if name.endswith("latency"):
             return newest(LatencyReport, name, folder)
         case _:
             return newest(ThroughputReport, name, folder)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from bench.contestants import DELAY_S, Contestant
+from bench.contestants import Contestant
 from bench.environment import Environment
 from bench.errors import BenchError
 from bench.load import Load, LoadPlan
@@ -164,7 +164,8 @@ def figures(contestant: Contestant, load: Load, raw: RawRun, repeat: int) -> Thr
 
 def _figures(contestant: Contestant, load: Load, raw: RawRun, repeat: int) -> ThroughputRun:
     part = steady(raw.samples, load.rows)
-    closed = [w for w in load.closed_windows(DELAY_S * 1000) if w.start_ms in raw.outcome.windows]
+    due = load.closed_windows(contestant.delay_s * 1000)
+    closed = [window for window in due if window.start_ms in raw.outcome.windows]
     commits = [
         (committed_s(raw.samples, raw.outcome.last_offsets[window.start_ms]), window.rows)
         for window in closed

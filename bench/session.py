@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ from bench import latency, throughput
 from bench.contestants import DELAY_S, Contestant
 from bench.environment import environment
 from bench.errors import BenchError
-from bench.flink.query import Tuning
-from bench.flink.side import FlinkSide, fetch
 from bench.load import Load, LoadPlan, fill
 from bench.mars_side import MarsSide
+from bench.peers import PEERS, Peer, Say
 from bench.profiling import Profile, Profiler
 from bench.results import (
     FOLDER,
@@ -53,19 +52,11 @@ SWEEP_BATCH_ROWS = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 SWEEP_MAPPERS = (1, 2)
 """The paper's figures 3 and 4."""
 
-THROUGHPUT_CHECKPOINT_S = 10.0
-LATENCY_CHECKPOINT_S = 1.0
-LATENCY_WATERMARK_MS = 50
-"""Flink's for each purpose: seldom costs least, often is soonest."""
-
 BEHIND_S = 0.25
 """A producer that was later than this once has made a latency that is told as its own."""
 
 KAFKA_READY_S = 90.0
 KAFKA_STOP_S = 20.0
-
-Say = Callable[[str], None]
-"""Told one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,7 @@ class Throughput:
     batch_rows: int | None = None
     tracker: bool = False
     repeat: int = 1
-    flink: bool = False
+    peer: str | None = None
     sweep: bool = False
     profile: bool = False
     data: Path | None = None
@@ -94,7 +85,7 @@ class Latency:
     plan: latency.LatencyPlan
     mappers: int = 2
     reducers: int = 2
-    flink: bool = False
+    peer: str | None = None
     data: Path | None = None
     folder: Path = FOLDER
 
@@ -111,10 +102,13 @@ class Finished:
 def throughput_session(asked: Throughput, say: Say) -> Finished:
     """Measure throughput. Raises MarsError when nothing could be measured."""
     about, notes, profiles = environment(), list[str](), list[Profile]()
+    peer = None if asked.peer is None else PEERS[asked.peer]
+    if peer is not None and asked.format not in peer.formats:
+        raise BenchError(f"{peer.title} is measured with --format json only; leave --peer out.")
     runs: list[ThroughputRun] = []
     with folder_for(asked.data) as data:
         load = loaded(data, load_plan(asked), say)
-        for repeat, contestant in _order(asked, data, notes, say):
+        for repeat, contestant in _order(asked, peer, data, notes, say):
             profiler = Profiler(asked.folder) if asked.profile else None
             try:
                 runs.append(_measured(contestant, load, repeat, profiler, say))
@@ -132,7 +126,7 @@ def throughput_session(asked: Throughput, say: Say) -> Finished:
         runs=tuple(runs),
         notes=tuple(notes),
     )
-    name = f"{'sweep' if asked.sweep else 'throughput'}-{asked.format.value}"
+    name = f"{_saved_as(peer)}{'sweep' if asked.sweep else 'throughput'}-{asked.format.value}"
     return Finished(report, save(report, name, asked.folder), profiles)
 
 
@@ -161,13 +155,19 @@ def _short(contestant: Contestant) -> str:
         "mapper.batch_rows_max",
         "tracker.enabled",
         "execution.checkpointing.interval",
+        "processes",
+        "grace",
     )
     settings = contestant.settings()
     return ", ".join(f"{name} {settings[name]}" for name in shown if name in settings)
 
 
+def _saved_as(peer: Peer | None) -> str:
+    return "" if peer is None else peer.saved_as
+
+
 def _order(
-    asked: Throughput, data: Path, notes: list[str], say: Say
+    asked: Throughput, peer: Peer | None, data: Path, notes: list[str], say: Say
 ) -> Iterator[tuple[int, Contestant]]:
     """All contestants, `repeat` times, every other time in the opposite order."""
     contestants: list[Contestant] = []
@@ -181,16 +181,16 @@ def _order(
         contestants.append(
             MarsSide(data, asked.mappers, asked.reducers, asked.batch_rows, asked.tracker)
         )
-    if asked.flink and _flink_is_there(notes, say):
-        contestants.append(FlinkSide(data, Tuning(THROUGHPUT_CHECKPOINT_S)))
+    if peer is not None and _is_there(peer, notes, say):
+        contestants.append(peer.for_throughput(data, asked.mappers))
     for repeat in range(asked.repeat):
         for contestant in contestants if repeat % 2 == 0 else reversed(contestants):
             yield repeat + 1, contestant
 
 
-def _flink_is_there(notes: list[str], say: Say) -> bool:
+def _is_there(peer: Peer, notes: list[str], say: Say) -> bool:
     try:
-        fetch()
+        peer.fetch(say)
     except MarsError as error:
         _note(notes, f"{error} The measurement went on without it.", say)
         return False
@@ -243,11 +243,12 @@ def loaded(data: Path, plan: LoadPlan, say: Say) -> Load:
 def latency_session(asked: Latency, say: Say) -> Finished:
     """Measure latency. Raises MarsError when nothing could be measured."""
     about, notes = environment(), list[str]()
+    peer = None if asked.peer is None else PEERS[asked.peer]
     runs: list[LatencyRun] = []
     with folder_for(asked.data) as data:
         contestants: list[Contestant] = [MarsSide(data, asked.mappers, asked.reducers)]
-        if asked.flink and _flink_is_there(notes, say):
-            contestants.append(FlinkSide(data, Tuning(LATENCY_CHECKPOINT_S, LATENCY_WATERMARK_MS)))
+        if peer is not None and _is_there(peer, notes, say):
+            contestants.append(peer.for_latency(data, asked.mappers))
         for contestant in contestants:
             try:
                 runs.append(_timed(contestant, asked.plan, notes, say))
@@ -265,7 +266,7 @@ def latency_session(asked: Latency, say: Say) -> Finished:
         runs=tuple(runs),
         notes=tuple(notes),
     )
-    return Finished(report, save(report, "latency", asked.folder))
+    return Finished(report, save(report, f"{_saved_as(peer)}latency", asked.folder))
 
 
 def _timed(

@@ -8,29 +8,30 @@ from typing import TypeVar
 from bench.bulk_results import BulkReport
 from bench.environment import Environment
 from bench.errors import BenchError
+from bench.peers import PEERS
 from bench.results import LatencyReport, LatencyRun, ThroughputReport, ThroughputRun
 from bench.tables import MIB, Grid
 
-OURS, FLINK, SPARK = "mars", "flink", "spark sql"
+OURS, SPARK = "mars", "spark sql"
 
 Run = TypeVar("Run", ThroughputRun, LatencyRun)
 
 
 def rates(report: ThroughputReport) -> Grid:
     """Rates and memory of one load."""
-    mars, flink = _sides(report.runs)
+    mars, peer = _sides(report.runs)
     load = report.load
     return Grid(
         f"{load.rows:,} rows, {load.plan.format.value}; {_where(report.environment)}",
-        ("", "Mars", "Flink SQL", "Mars / Flink SQL"),
+        ("", *_beside(peer)),
         [
-            _line("rows/s", mars.steady_rows_per_s, flink.steady_rows_per_s),
-            _line("rows per CPU second", mars.rows_per_cpu_s, flink.rows_per_cpu_s),
-            _line("end to end rows/s", mars.end_to_end_rows_per_s, flink.end_to_end_rows_per_s),
+            _line("rows/s", mars.steady_rows_per_s, peer.steady_rows_per_s),
+            _line("rows per CPU second", mars.rows_per_cpu_s, peer.rows_per_cpu_s),
+            _line("end to end rows/s", mars.end_to_end_rows_per_s, peer.end_to_end_rows_per_s),
             _line(
                 "memory without Kafka and ZooKeeper, MiB",
                 mars.rss_peak_bytes_own // MIB,
-                flink.rss_peak_bytes_own // MIB,
+                peer.rss_peak_bytes_own // MIB,
             ),
         ],
     )
@@ -38,13 +39,13 @@ def rates(report: ThroughputReport) -> Grid:
 
 def latency(report: LatencyReport) -> Grid:
     """How long after its end and the delay a window can be read."""
-    mars, flink = _sides(report.runs)
+    mars, peer = _sides(report.runs)
     return Grid(
         f"{report.rate:,} rows/s, windows of {report.window_s} s; {_where(report.environment)}",
-        ("", "Mars", "Flink SQL", "Mars / Flink SQL"),
+        ("", *_beside(peer)),
         [
-            _line("half of the result rows, ms", mars.overall.p50_ms, flink.overall.p50_ms),
-            _line("99 of 100, ms", mars.overall.p99_ms, flink.overall.p99_ms),
+            _line("half of the result rows, ms", mars.overall.p50_ms, peer.overall.p50_ms),
+            _line("99 of 100, ms", mars.overall.p99_ms, peer.overall.p99_ms),
         ],
     )
 
@@ -63,6 +64,11 @@ def histories(report: BulkReport) -> Grid:
     )
 
 
+def _beside(peer: ThroughputRun | LatencyRun) -> Sequence[str]:
+    title = PEERS[peer.contestant].title
+    return "Mars", title, f"Mars / {title}"
+
+
 def _line(name: str, mars: float, peer: float) -> Sequence[str]:
     return name, f"{mars:,.0f}", f"{peer:,.0f}", f"{mars / peer:.2f}"
 
@@ -76,6 +82,7 @@ def _sides(runs: Iterable[Run]) -> tuple[Run, Run]:
     first: dict[str, Run] = {}
     for run in runs:
         first.setdefault(run.contestant, run)
-    if not first.keys() >= {OURS, FLINK}:
+    peers = first.keys() & PEERS.keys()
+    if OURS not in first or not peers:
         raise BenchError("The newest report is without a peer: measure with --peer flink.")
-    return first[OURS], first[FLINK]
+    return first[OURS], first[peers.pop()]

@@ -65,7 +65,7 @@ def run_once(
         measuring.until_done()
         memory = {name: use.memory for name, use in look(contestant.watched()).items()}
         watched = contestant.watched()
-        outcome = check(load, topics, workload.output)
+        outcome = check(load, topics, workload.output, contestant.delay_s)
         contestant.withdraw()
     return RawRun(measuring.samples, watched, memory, outcome)
 
@@ -130,7 +130,7 @@ class _Measuring:
         self.samples.append(sample)
 
 
-def check(load: Load, topics: Topics, output: str) -> Outcome:
+def check(load: Load, topics: Topics, output: str, delay_s: float = DELAY_S) -> Outcome:
     """Read all that is committed and hold it against what was produced."""
     last_offsets: dict[int, dict[int, int]] = {}
     frames = []
@@ -142,17 +142,17 @@ def check(load: Load, topics: Topics, output: str) -> Outcome:
             # Offsets of a partition only grow, so the last one seen is the highest.
             last_offsets.setdefault(start, {})[message.partition() or 0] = message.offset() or 0
     windows = by_window(pl.concat(frames)) if frames else {}
-    return Outcome(windows, last_offsets, problems(load, windows))
+    return Outcome(windows, last_offsets, problems(load, windows, delay_s))
 
 
-def problems(load: Load, found: Mapping[int, WindowResult]) -> list[str]:
+def problems(load: Load, found: Mapping[int, WindowResult], delay_s: float = DELAY_S) -> list[str]:
     """What is wrong with the results, a sentence each; none when they are right.
 
     Every closed window must be there and whole. Others may be: a contestant may close the last
     ones because nothing comes any more, a part of the groups at a time.
     """
     said = []
-    closed = {window.start_ms for window in load.closed_windows(DELAY_S * 1000)}
+    closed = {window.start_ms for window in load.closed_windows(delay_s * 1000)}
     for window in load.windows:
         start, result = window.start_ms, found.get(window.start_ms)
         if result is None:

@@ -11,6 +11,8 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
+    ConsumerGroupState,
+    KafkaError,
     KafkaException,
     Message,
     TopicPartition,
@@ -37,6 +39,16 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
+NO_COORDINATOR = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Said of a group while the broker makes the topic in which groups are kept: the first is late."""
+
+
 class Topics:
     """Asks one broker."""
 
@@ -53,6 +65,16 @@ class Topics:
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic."""
         return topic in self._admin.list_topics(timeout=ANSWER_S).topics
+
+    def members(self, group: str) -> int:
+        """How many consumers have shared partitions out between them; 0 while they are at it."""
+        try:
+            found = self._admin.describe_consumer_groups([group])[group].result(ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_COORDINATOR:
+                raise
+            return 0
+        return len(found.members) if found.state is ConsumerGroupState.STABLE else 0
 
     def ends(self, topic: str) -> dict[int, int]:
         """The last stable offset of each partition: below it everything is decided.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,10 +41,12 @@ STOP_S = 10.0
 """What a process gets to end by itself."""
 
 
-def fetch(show: jars.Show | None = None) -> None:
+def fetch(say: Callable[[str], None]) -> None:
     """Get Flink's jars, once. Raises BenchError that begins with "Flink is not installed"."""
+    if not jars.location("flink").is_dir():
+        say(f"Fetching Flink {VERSION} (200 MB), this once.")
     try:
-        jars.ensure("flink", show)
+        jars.ensure("flink")
     except MarsError as error:
         raise BenchError(f"Flink is not installed: {error}") from error
 
@@ -55,6 +57,7 @@ class FlinkSide:
 
     data: Path
     tuning: Tuning
+    delay_s: float = DELAY_S
     _children: list[Child] = field(default_factory=list)
     _classes: Path | None = None
     _kafka: KafkaServer | None = None

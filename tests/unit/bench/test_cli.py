@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.cli import PEER_NAMES
+from bench.peers import PEERS
 from bench.session import Finished, Latency, Throughput
 from mars.cli import EXIT_USAGE, run
 from mars.core.plan import Format
@@ -31,10 +33,14 @@ def test_throughput_passes_its_options_on(asked: list[object], tmp_path: Path) -
     run(["bench", "throughput", *options, "--peer", "flink", "--results", str(tmp_path)])
     assert asked == [
         Throughput(
-            format=Format.NDJSON, rows=200_000, mappers=1, batch_rows=500, flink=True,
+            format=Format.NDJSON, rows=200_000, mappers=1, batch_rows=500, peer="flink",
             tracker=True, folder=tmp_path,
         )
     ]  # fmt: skip
+
+
+def test_every_peer_can_be_asked_for() -> None:
+    assert set(PEER_NAMES) == PEERS.keys()
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10s", 10), ("1 min", 60), ("1h", 3600)])

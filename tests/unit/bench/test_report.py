@@ -28,6 +28,15 @@ def test_short_table_is_of_mars_beside_its_peer() -> None:
     assert figures[:2] == [f"{run.steady_rows_per_s:,.0f}" for run in (mars, flink)]
 
 
+def test_short_table_names_the_peer_that_ran() -> None:
+    report = newest(ThroughputReport, "throughput-json")
+    assert report is not None
+    mars, flink = report.runs
+    quix = msgspec.structs.replace(flink, contestant="quix")
+    grid = summary.rates(msgspec.structs.replace(report, runs=(mars, quix)))
+    assert grid.columns == ("", "Mars", "Quix Streams", "Mars / Quix Streams")
+
+
 def test_run_without_a_peer_is_no_short_table() -> None:
     report = newest(ThroughputReport, "throughput-json")
     assert report is not None

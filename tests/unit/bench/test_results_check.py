@@ -47,8 +47,8 @@ def values(rows: list[tuple[str, str, int, int]]) -> list[bytes]:
     ]
 
 
-def found(rows: list[tuple[str, str, int, int]]) -> list[str]:
-    return problems(load(), by_window(decode_results(values(rows))))
+def found(rows: list[tuple[str, str, int, int]], delay_s: float = 1.0) -> list[str]:
+    return problems(load(), by_window(decode_results(values(rows))), delay_s)
 
 
 def test_right_results_have_no_problem() -> None:
@@ -57,6 +57,11 @@ def test_right_results_have_no_problem() -> None:
 
 def test_a_missing_closed_window_is_noticed() -> None:
     assert found(ROWS[:2]) == [f"window {MINUTE} is missing"]
+
+
+def test_a_window_for_which_a_contestant_waits_longer_may_be_missing() -> None:
+    assert found(ROWS[:2], delay_s=60.0) == []
+    assert found(ROWS[1:2], delay_s=60.0) == ["window 0 counts 2 rows of 5"]
 
 
 def test_a_window_that_need_not_be_closed_may_be_there_in_part_but_not_more_than_once() -> None:

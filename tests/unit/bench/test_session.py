@@ -2,49 +2,69 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from bench.contestants import DELAY_S
 from bench.errors import BenchError
 from bench.load import CHUNK_ROWS, Load, LoadPlan
-from bench.session import Throughput, _order, groups_for, load_plan, loaded
+from bench.peers import PEERS, Peer, Say
+from bench.session import Throughput, _order, groups_for, load_plan, loaded, throughput_session
 from mars.core.plan import Format
 
 
-def names(asked: Throughput) -> list[tuple[int, str]]:
-    return [
-        (repeat, contestant.name)
-        for repeat, contestant in _order(asked, Path(), [], lambda _: None)
-    ]
+def there(name: str) -> Peer:
+    return replace(PEERS[name], fetch=lambda _say: None)
 
 
-def test_every_other_repeat_runs_in_the_opposite_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.session.fetch", lambda: None)
-    assert names(Throughput(flink=True, repeat=2)) == [
+@pytest.mark.parametrize("name", PEERS)
+def test_every_other_repeat_runs_in_the_opposite_order(name: str) -> None:
+    found = _order(Throughput(repeat=2), there(name), Path(), [], lambda _: None)
+    assert [(repeat, contestant.name) for repeat, contestant in found] == [
         (1, "mars"),
-        (1, "flink"),
-        (2, "flink"),
+        (1, name),
+        (2, name),
         (2, "mars"),
     ]
 
 
-def test_without_flink_the_measurement_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
+def test_peer_has_as_many_processes_as_mars_has_mappers() -> None:
+    quix = PEERS["quix"]
+    for contestant in (quix.for_throughput(Path(), 3), quix.for_latency(Path(), 3)):
+        assert contestant.settings()["processes"] == "3"
+
+
+def test_peers_wait_as_long_as_mars_where_rows_come_as_time_goes_on() -> None:
+    assert {peer.for_latency(Path(), 2).delay_s for peer in PEERS.values()} == {DELAY_S}
+
+
+def test_format_that_a_peer_cannot_read_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    asked = Throughput(format=Format.NDJSON, peer="quix", data=tmp_path / "data", folder=tmp_path)
+    with pytest.raises(BenchError, match="Quix Streams is measured with --format json only"):
+        throughput_session(asked, lambda _: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_its_peer_the_measurement_goes_on() -> None:
+    def fails(_say: Say) -> None:
         raise BenchError("Flink is not installed: there is no network.")
 
-    monkeypatch.setattr("bench.session.fetch", fails)
     notes: list[str] = []
     said: list[str] = []
-    found = list(_order(Throughput(flink=True), Path(), notes, said.append))
+    missing = replace(PEERS["flink"], fetch=fails)
+    found = list(_order(Throughput(), missing, Path(), notes, said.append))
     assert [contestant.name for _, contestant in found] == ["mars"]
     assert notes == said
     assert notes[0].startswith("Flink is not installed: ")
 
 
 def test_a_sweep_tries_every_batch_size_with_one_and_two_mappers() -> None:
-    settings = [c.settings() for _, c in _order(Throughput(sweep=True), Path(), [], lambda _: None)]
+    settings = [
+        c.settings() for _, c in _order(Throughput(sweep=True), None, Path(), [], lambda _: None)
+    ]
     tried = {(each["mappers"], each["mapper.batch_rows_max"]) for each in settings}
     assert len(tried) == 14
     assert {("1", "500"), ("2", "50000")} <= tried

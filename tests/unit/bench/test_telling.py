@@ -118,6 +118,13 @@ def test_blocks_of_the_page_are_made_anew_and_the_rest_stays(tmp_path: Path) -> 
     assert filled(once, tmp_path) == once
 
 
+def test_reports_beside_another_peer_have_blocks_of_their_own(tmp_path: Path) -> None:
+    save(latency_report(), "quix-latency", tmp_path)
+    page = "<!-- bench:{0} -->\n<!-- /bench:{0} -->\n"
+    assert "1,234" in filled(page.format("quix-latency"), tmp_path)
+    assert "_Not measured yet._" in filled(page.format("latency"), tmp_path)
+
+
 def test_a_block_without_figures_says_so(tmp_path: Path) -> None:
     page = "<!-- bench:sweep-json -->\n<!-- /bench:sweep-json -->\n"
     assert "_Not measured yet._" in filled(page, tmp_path)

@@ -1,0 +1,1 @@
+"""A peer: Quix Streams, a Python library, in processes and an environment of their own."""
