@@ -41,6 +41,17 @@ OPENED = (
 )
 """Packages that Flink's own start scripts open to it on Java 17."""
 
+_LOGGING = """\
+status=error
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
+rootLogger.level=warn
+rootLogger.appenderRefs=out
+rootLogger.appenderRef.out.ref=out
+"""
+
 _SOURCE = Path(__file__).with_name("ndjson") / "JsonLinesFormatFactory.java"
 
 
@@ -134,6 +145,15 @@ def _asked(url: str, expected: bytes, otherwise: str) -> str | None:
             return None if expected in answer.read() else f"the job manager {otherwise}"
     except (urllib.error.URLError, OSError) as error:
         return f"the job manager does not answer ({error})"
+
+
+def configure(folder: Path, settings: Mapping[str, str]) -> None:
+    """Write what all processes read in `folder`, and make its folder for what they leave."""
+    for name in ("conf", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    lines = "".join(f"{key}: {value}\n" for key, value in settings.items())
+    (folder / "conf" / "config.yaml").write_text(lines, "utf-8")
+    (folder / "conf" / "log4j2.properties").write_text(_LOGGING, "utf-8")
 
 
 def compile_ndjson(folder: Path) -> Path:

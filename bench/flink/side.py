@@ -17,6 +17,7 @@ from bench.flink.parts import (
     SqlClient,
     TaskManager,
     compile_ndjson,
+    configure,
 )
 from bench.flink.query import PARALLELISM, TASK_HEAP, Query, Tuning, configuration, statements
 from bench.flink.rest import FlinkJob
@@ -110,12 +111,8 @@ class FlinkSide:
     def _prepare(self) -> tuple[JobManager, TaskManager]:
         """Write the configuration and compile what is ours."""
         folder, rest_port = self._folder, free_port()
-        for name in ("conf", "tmp", "checkpoints"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        settings = configuration(self.tuning, folder, free_port(), rest_port)
-        lines = "".join(f"{key}: {value}\n" for key, value in settings.items())
-        (folder / "conf" / "config.yaml").write_text(lines, "utf-8")
-        (folder / "conf" / "log4j2.properties").write_text(_LOGGING, "utf-8")
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        configure(folder, configuration(self.tuning, folder, free_port(), rest_port))
         self._rest = f"http://127.0.0.1:{rest_port}"
         self._classes = compile_ndjson(folder)
         return (
@@ -177,15 +174,3 @@ class FlinkSide:
     def withdraw(self) -> None:
         """Its processes are ended after each run, and the job with them."""
         self._job = None
-
-
-_LOGGING = """\
-status=error
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d{HH:mm:ss.SSS} %p %c{1}: %m%n
-rootLogger.level=warn
-rootLogger.appenderRefs=out
-rootLogger.appenderRef.out.ref=out
-"""

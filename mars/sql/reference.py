@@ -487,6 +487,7 @@ _MEANING: Final = """
 - NaN equals NaN and is the largest number; it and the infinities are `null` in results.
 - NULLs are one group, and as keys NaN and the infinities are NULL: keys of a window all differ.
 - Sums of integers never wrap; results may have integers of more than 64 bits.
+- Means and quotients of integers are not cut off, as they are in Flink.
 - Sums and means of floats depend on the order of rows only by rounding: less than 1e-9 of the
   result where values are of one sign. Where large values cancel each other out it may be more than
   the result, and `mars verify`, which adds in another order, then says that it differs. A sum that

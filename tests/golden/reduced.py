@@ -105,7 +105,8 @@ class _Run:
         self, case: Case, plan: Plan, messages: list[bytes], chance: random.Random
     ) -> None:
         self._case, self._plan, self._chance = case, plan, chance
-        version = TaskVersion(1, case.sql, {}, case.stream, "topic-id", 0, {})
+        starts = dict.fromkeys(LANES, 0)
+        version = TaskVersion(1, case.sql, {}, case.stream, "topic-id", 0, starts)
         definition = TaskDefinition(plan.task, TaskState.RUNNING, (version,), first_version=1)
         task = RunnableTask(definition, {1: plan}, {plan.options.output_topic: 2})
         buckets = chance.randint(1, 8)

@@ -51,7 +51,8 @@ gaps of 30 min, rows of `a` at 9:00, 9:20 and 9:50 are two sessions: [9:00, 9:50
 - Without GROUP BY keys there is one session of the whole stream at a time.
 - Flink's form is `FROM TABLE(SESSION(TABLE flows PARTITION BY sip, DESCRIPTOR(at), INTERVAL '30'
   MINUTE)) GROUP BY sip, window_start, window_end`. PARTITION BY names the keys of GROUP BY. In
-  Flink rows that are exactly a gap apart are of one session; here they are of two.
+  Flink rows that are exactly a gap apart are of one session, where here they are of two, and none
+  is cut as by MAX.
 - A new version cuts sessions: those that may have rows of both are `mars-complete: 0`. If rows of
   open sessions are gone from Kafka when they are read again, the task fails and says so.
 - Mappers read all history: there is no backfill by Spark, and no `history` from files.
