@@ -19,6 +19,11 @@ WINDOW_COLUMNS: Mapping[str, Column] = {
     name: Column(name, ValueType.TIMESTAMP) for name in (WINDOW_START, WINDOW_END)
 }
 
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "window_time": "write window_end: Flink's window_time is a millisecond before it"
+}
+"""What stands here for columns of other engines."""
+
 
 class Scope(Protocol):
     """Turns the columns of one clause into expressions."""
@@ -56,7 +61,8 @@ class ScopeNames:
         """The error for a name that means nothing here."""
         known = [*(declared.name for declared in self.stream.fields), *others]
         shown = ", ".join(map(as_written, known[:20]))
-        hint = did_you_mean(column.name, known) or f"there are {shown}"
+        hint = _ELSEWHERE.get(column.name.lower()) or did_you_mean(column.name, known)
+        hint = hint or f"there are {shown}"
         if column.this.quoted:
             hint = f"write text in single quotes, as in {_text(column.name)}; for columns, {hint}"
         return self.source.error(column, f"there is no column {column.name[:80]!r}; {hint}")

@@ -133,6 +133,7 @@ def test_what_is_not_supported_is_named_with_what_is(marked: str, says: str) -> 
         (f"SELECT 1 + ^median(bytes) AS x FROM S {W}", "there is no function median(); there are"),
         (f"SELECT ^count_distinct(sip) AS x FROM S {W}", "write count(DISTINCT x)"),
         (f"SELECT ^TUMBLE_START(seen) AS x FROM S {W}", "write window_start"),
+        (f"SELECT ^window_time FROM S {W}", "write window_end"),
         (f"SELECT sip FROM S WHERE seen < ^now() {W}", "no time but that of its rows"),
         (f'SELECT sip FROM S WHERE sip = ^"yes" {W}', "single quotes, as in 'yes'; for columns"),
         (f"SELECT count(*) FROM S WHERE ^window_start > 5 {W}", "use timestamp in WHERE"),
