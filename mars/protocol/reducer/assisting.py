@@ -33,7 +33,7 @@ from mars.core.types import (
     StoreEpoch,
 )
 from mars.engine.codec.states import states_bytes
-from mars.engine.combining import join_panes, join_ranges, join_states
+from mars.engine.combining import join_numbers, join_panes, join_ranges, join_states
 from mars.protocol.ports import Assignment
 
 SEGMENT_SEQS = 16
@@ -178,6 +178,7 @@ def _merged(plan: Plan, run: Sequence[Entry]) -> Entry:
                 tuple(row for partial in partials for row in partial.rejections.rows),
                 tuple(one for partial in partials for one in partial.rejections.ranges),
             ),
+            numbers=join_numbers(partial.numbers for partial in partials),
         ),
         merged=tuple(entry.seq for entry in run),
     )

@@ -184,11 +184,16 @@ class BucketOwner:
     # -------------------------------------------------------------------------- tasks and logs
 
     def tasks_changed(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
-        """Take the newest definitions."""
+        """Take the newest definitions.
+
+        While a commit is under way they wait for its outcome. A task that failed and was resumed
+        meanwhile would be begun anew from the records before it, and then be told of a record that
+        it has not prepared.
+        """
         self._tasks = tasks
         self._failing.update(tasks)
         unseen = self._failing.unseen()
-        if self.state not in (OwnerState.OWNING, OwnerState.COMMITTING):
+        if self.state is not OwnerState.OWNING:
             return unseen
         return [*unseen, *self.term.update(tasks)]
 
@@ -285,9 +290,10 @@ class BucketOwner:
         told = [one for name in names for one in self.term.tell_tracker(name)]
         trims = [one for name in names for one in self.term.clean_up(name, merging=name in merging)]
         self._committing = NextCommit()
+        changes = self.term.update(self._tasks)
         # Whatever is due by now waits until the logs have been read: else a bucket in which a
         # commit takes longer than it is until the next one would never read again.
-        return [*trims, *told, *self._withheld]
+        return [*trims, *told, *self._withheld, *changes]
 
     # --------------------------------------------------------------------------------- drafting
 

@@ -214,6 +214,17 @@ def test_windows_that_may_lack_rows_say_so_though_it_is_not_known_which_came_nex
     assert (complete(several) or 0) >= (complete(single) or 0) > 0
 
 
+def test_the_number_of_rows_below_each_offset_is_kept() -> None:
+    entries = [
+        replace(one, partial=replace(one.partial, numbers={P0: {10 * one.seq: 3 * one.seq}}))
+        for one in batches(3)
+    ]
+
+    (merged,) = merged_entries(PLAN, entries)
+
+    assert merged.entry.partial.numbers == {P0: {10: 3, 20: 6, 30: 9}}
+
+
 def test_what_merging_does_not_shrink_is_left_to_the_owner() -> None:
     entries = [
         make_entry(seq, seq * 400, [(1, f"k{seq}-{each}") for each in range(400)])

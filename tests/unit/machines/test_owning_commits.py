@@ -57,6 +57,36 @@ def test_nothing_is_read_or_committed_while_a_commit_is_under_way() -> None:
     assert here.machine.status == "committing"
 
 
+def test_a_task_that_fails_and_is_resumed_while_a_commit_is_under_way_goes_on_with_its_record() -> (
+    None
+):
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    prepared = here.machine.term.parts[NAME]
+
+    here.change(make_task(state=TaskState.FAILED))
+    here.change(make_task())
+    here.commit(commit)
+
+    assert here.machine.term.parts[NAME] is prepared
+
+
+def test_a_task_that_fails_while_a_commit_is_under_way_is_left_out_after_it() -> None:
+    here = Bucket()
+    here.own()
+    here.read(make_head(1, {P0: 1}, mark_s=10), make_entry(1, 0, [(1, "x")]))
+    commit = only(here.machine.ticked(1), CommitTransaction)
+
+    here.change(make_task(state=TaskState.FAILED))
+    here.commit(commit)
+    assert NAME not in here.machine.term.parts
+
+    here.change(make_task())
+    assert here.machine.term.parts[NAME].position.last_seq == 0, "it is read anew"
+
+
 def test_what_a_commit_keeps_a_bucket_from_reading_is_left_for_later() -> None:
     here = Bucket()
     here.own()
