@@ -120,7 +120,7 @@ def test_a_mapper_is_left_behind_and_offers_rows_by_versions_of_before(
 def calls_of_a_leader() -> set[str]:
     """What the code of a leader calls on its ports, in what is its own and what it shares."""
     ports = (ControlLog, Coordinator, PartialLog, ProgressLog, Registry, TopicAdmin)
-    known = {name for port in ports for name in vars(port) if not name.startswith("_")}
+    known = {name for port in ports for name in dir(port) if not name.startswith("_")}
     parts = (
         reducer.leader,
         reducer.lookout,
