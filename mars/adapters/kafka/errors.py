@@ -31,6 +31,7 @@ OFFSETS_LOST = frozenset(
 """A reader asked for an offset that is not there, or no more."""
 
 TIMED_OUT = KafkaError._TIMED_OUT
+ALL_BROKERS_DOWN = KafkaError._ALL_BROKERS_DOWN
 UNKNOWN_TOPIC = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,

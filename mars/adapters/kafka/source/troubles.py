@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from mars.adapters.kafka.errors import AWAY, FORBIDDEN, unavailable
+from mars.adapters.kafka.errors import ALL_BROKERS_DOWN, AWAY, FORBIDDEN, unavailable
 from mars.core.errors import Unavailable
 
 PROBE_S = 0.2
@@ -28,7 +28,10 @@ class Troubles:
                 "kafka", f"the client cannot go on; make a new reader ({error.str()})"
             )
         elif error.code() in AWAY:
-            self._away = unavailable(error)
+            # That all brokers are down follows each other reason, and says less. A client tells
+            # of one that stays, such as a wrong password, only once.
+            if self._away is None or error.code() != ALL_BROKERS_DOWN:
+                self._away = unavailable(error)
         elif error.code() in FORBIDDEN:
             self._refusal = unavailable(error)
 
