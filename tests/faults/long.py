@@ -38,7 +38,7 @@ from tests.faults.arena import MAPPERS, Arena, arena
 from tests.faults.blows import Blow, Planned, Scene, plan
 from tests.faults.evidence import keep
 from tests.support.cluster import wait_for
-from tests.support.companions import ALL_KINDS, AccompaniedLoad
+from tests.support.companions import LONG_KINDS, AccompaniedLoad
 from tests.support.poison import memory_mib
 from tests.support.users import Deed, Users, UsersLoad
 from tests.support.users_check import UsersCheck
@@ -85,7 +85,7 @@ class Verdict(msgspec.Struct, frozen=True):
 class LongLoad(UsersLoad, AccompaniedLoad):
     """Rows for all kinds of tasks."""
 
-    kinds = ALL_KINDS
+    kinds = LONG_KINDS
 
 
 @dataclass(slots=True)

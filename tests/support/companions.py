@@ -8,7 +8,7 @@ top        5 s                       the three keys with most rows, chosen over 
 landmark   since 2026, every 2 s     windows have all rows from a fixed time on
 counting   150 rows of a partition   by the order of offsets; the last window stays open
 
-The last two are among `ALL_KINDS` alone: earlier releases do not know them. Each reads all fields
+The last two are among `LONG_KINDS` alone: earlier releases do not know them. Each reads all fields
 of the rows: what is bad in one of them is bad for every task.
 """
 
@@ -122,7 +122,7 @@ KINDS = (
 
 LANDMARK_MS = 1_767_225_600_000
 
-ALL_KINDS = (
+LONG_KINDS = (
     *KINDS,
     Kind(
         "landmark",

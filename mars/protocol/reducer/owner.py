@@ -290,7 +290,8 @@ class BucketOwner:
         told = [one for name in names for one in self.term.tell_tracker(name)]
         trims = [one for name in names for one in self.term.clean_up(name, merging=name in merging)]
         self._committing = NextCommit()
-        changes = self.term.update(self._tasks)
+        came = self.term.tasks is not self._tasks
+        changes = self.term.update(self._tasks) if came else []
         # Whatever is due by now waits until the logs have been read: else a bucket in which a
         # commit takes longer than it is until the next one would never read again.
         return [*trims, *told, *self._withheld, *changes]

@@ -94,6 +94,8 @@ class Term:
         self.records: dict[TaskName, dict[int, Progress]] = {}
         self._snapshot_every_ms = snapshot_every_ms
         self._failing = failing
+        self.tasks: Mapping[TaskName, RunnableTask] = {}
+        """The definitions that were taken last."""
         self._any_deleted = True
         """Some record may be of a task or version that was deleted since."""
         self._pending: dict[TaskName, Head] = {}
@@ -122,6 +124,7 @@ class Term:
 
     def update(self, tasks: Mapping[TaskName, RunnableTask]) -> list[Instruction]:
         """Take the newest definitions; the snapshots of some tasks are to be read first."""
+        self.tasks = tasks
         self._any_deleted = True
         reads: list[Instruction] = []
         for name, task in tasks.items():
