@@ -181,6 +181,7 @@ class SetReading:
         if there is None or there.state is TaskState.DELETED:
             made = self._new(task, name, plan, first_step_ms(plan.window, begin_ms))
             return SetStep(place, name, Action.CREATE, None, made, expected)
+        self._compiler.check_rights(there)
         if self._set_name and there.set_name not in {"", self._set_name}:
             raise Conflict(f"set {there.set_name} has made it: remove it from that set first")
         if self._maker.unchanged(there, task.sql, plan):

@@ -264,6 +264,17 @@ def test_one_task_whose_topics_the_key_may_not_use_and_nothing_is_done(guarded: 
     assert actions(put(guarded, tasks[0], headers=ours)) == {"a": "create"}
 
 
+def test_what_others_have_registered_a_set_does_not_change(guarded: World) -> None:
+    """As one task is not changed: to have it write elsewhere takes the right to where it writes."""
+    admin = bearer(guarded, Role.ADMIN)
+    ours = bearer(guarded, Role.OPERATOR, reads=["flows"], writes=["mine.*"])
+    assert actions(put(guarded, one("a", options={"output_topic": "theirs"}), headers=admin))
+    before = snapshot(guarded)
+    taken = one("a", options={"output_topic": "mine.a"})
+    assert "task a (tasks.0)" in problem(put(guarded, taken, headers=ours), 403)["detail"]
+    assert snapshot(guarded) == before
+
+
 def test_a_reader_may_not_even_ask_what_would_change(guarded: World) -> None:
     reader = bearer(guarded, Role.READER)
     problem(put(guarded, one("a"), dry_run=True, headers=reader), 403)
