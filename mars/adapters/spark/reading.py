@@ -273,17 +273,25 @@ def _sorted_out(
 ) -> tuple[list[Message], KafkaError | None, int]:
     """The rows before the first error, that error, and the offset that it names.
 
-    Errors of what this consumer read before may still be on their way, and are left out.
+    Errors of what this consumer read before may still be on their way, and are left out. An end of
+    the partition is an error only where it comes last: the client had come to the end that a broker
+    knew of, a follower's may lie behind, and has gone on.
     """
     errors = list(map(Message.error, found))
     if any(errors):
         found = [one for one in found if one.topic() == topic and one.partition() == partition]
+        found = [*(one for one in found[:-1] if not _is_end(one)), *found[-1:]]
         errors = list(map(Message.error, found))
     if not any(errors):
         return found, None, -1
     at = next(number for number, error in enumerate(errors) if error is not None)
     offset = found[at].offset()
     return found[:at], errors[at], -1 if offset is None else offset
+
+
+def _is_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == PARTITION_EOF
 
 
 def _first_left(consumer: Consumer, topic: str, partition: int, position: int) -> int:

@@ -112,7 +112,11 @@ class Readers:
 
 
 def read(consumer: SliceConsumer, topic: Topic, spans: Spans) -> Generator[Record, None, None]:
-    """The committed messages of each partition in `[first, high)`, until all are read."""
+    """The committed messages of each partition in `[first, high)`, until all are read.
+
+    An end below `high` is not the end: a broker that has just come to lead a partition, or follows
+    its leader, may know of less than whoever was asked for `high`.
+    """
     firsts = {partition: first for partition, (first, high) in spans.items() if first < high}
     if not firsts:
         return
@@ -127,23 +131,19 @@ def read(consumer: SliceConsumer, topic: Topic, spans: Spans) -> Generator[Recor
                 high = spans[record.partition][1]
                 if not record.end and record.offset < high:
                     yield record
-                if record.end or record.offset >= high - 1:
+                if (record.offset if record.end else record.offset + 1) >= high:
                     left.discard(record.partition)
     finally:
         consumer.unassign()
 
 
-def consume(consumer: Consumer, count: int, timeout_s: float) -> list[Record]:
-    """Up to so many records; waits the whole time unless there are."""
-    return [_record(message) for message in consumer.consume(count, timeout_s)]
-
-
 def _at_hand(consumer: Consumer) -> list[Record]:
     """What has been fetched, or the first to come: to wait for many takes the whole time."""
-    return consume(consumer, BATCH_MAX, 0) or consume(consumer, 1, WAIT_S)
+    found = consumer.consume(BATCH_MAX, 0) or consumer.consume(1, WAIT_S)
+    return [record_of(message) for message in found]
 
 
-def _record(message: Message) -> Record:
+def record_of(message: Message) -> Record:
     """Raises KafkaException for an error in a message's place."""
     error = message.error()
     end = error is not None and error.code() == PARTITION_EOF

@@ -11,13 +11,20 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import closing
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
 from mars.adapters.kafka.config import lone_reader_properties
 from mars.adapters.kafka.errors import configured, translated
 from mars.adapters.kafka.names import Names
-from mars.adapters.kafka.read.consumers import READER, Readers, SliceConsumer, consume, read
+from mars.adapters.kafka.read.consumers import (
+    READER,
+    Readers,
+    Record,
+    SliceConsumer,
+    read,
+    record_of,
+)
 from mars.adapters.kafka.read.recent import NewestResults, row_of
 from mars.adapters.kafka.read.rows import dead_letter, wanted_letter
 from mars.core.errors import Unavailable
@@ -84,6 +91,7 @@ class KafkaResultFollower:
         self, settings: Settings, topic: Topic, task: TaskName, after: Mapping[int, int]
     ) -> None:
         self._task = task.encode()
+        self._pending: deque[Message] = deque()
         self.starts: Mapping[int, int] = {}
         with configured():
             self._consumer = Consumer(lone_reader_properties(settings, READER))
@@ -105,13 +113,32 @@ class KafkaResultFollower:
         self.starts = starts
 
     def poll(self, timeout_s: float) -> list[CommittedRow]:
-        """What was committed since the last call. Raises Unavailable; call it again then."""
+        """What was committed since the last call. Raises Unavailable; call it again then.
+
+        An error is raised once the rows before it have been handed on, and hides none behind it.
+        """
         with translated():
-            # The first message ends the wait; without this the client waits for a full batch.
-            records = consume(self._consumer, 1, timeout_s)
-            if records:
-                records += consume(self._consumer, FOLLOW_BATCH_MAX, 0)
+            if not self._pending:
+                # The first message ends the wait; without it the client waits for a full batch.
+                self._pending += self._consumer.consume(1, timeout_s)
+                if self._pending:
+                    self._pending += self._consumer.consume(FOLLOW_BATCH_MAX, 0)
+            records = self._records()
         return [row for record in records if (row := row_of(record, self._task)) is not None]
+
+    def _records(self) -> list[Record]:
+        """Those at hand before the next error. Raises it, as KafkaException, if none is."""
+        records: list[Record] = []
+        while self._pending:
+            try:
+                records.append(record_of(self._pending[0]))
+            except KafkaException:
+                if records:
+                    break  # it is raised by the next call
+                self._pending.popleft()
+                raise
+            self._pending.popleft()
+        return records
 
     def close(self) -> None:
         """Free the consumer."""

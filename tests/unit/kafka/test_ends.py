@@ -1,0 +1,107 @@
+"""An end of a partition that a broker tells too soon, and errors beside rows, leave no row out.
+
+The client asks a follower, or a broker that has just come to lead: it knows of less than the one
+that was asked where the partition ends. Rows behind that end may come in the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message
+
+from mars.adapters.kafka.errors import PARTITION_EOF
+from mars.adapters.kafka.read import results
+from mars.adapters.kafka.read.consumers import SliceConsumer, read
+from mars.adapters.kafka.read.results import KafkaResultFollower
+from mars.adapters.spark.reading import read_range
+from mars.core.errors import Unavailable
+from mars.core.settings import Settings
+from mars.core.types import Lane, Range, Records, TaskName, Topic
+from mars.engine.codec import result_headers
+
+TOPIC = Topic("rows")
+TASK = TaskName("sums")
+
+
+def row(offset: int, partition: int = 0) -> Message:
+    """As the client hands on a result of the task."""
+    return Message(
+        topic=TOPIC,
+        partition=partition,
+        offset=offset,
+        key=b"[0]",
+        value=b'{"window_start":0,"window_end":1}',
+        headers=[(result_headers.TASK, TASK.encode())],
+        timestamp=(1, 1_000),
+    )
+
+
+def error(code: int, offset: int, partition: int = 0) -> Message:
+    """As the client hands on an error of a partition."""
+    return Message(topic=TOPIC, partition=partition, offset=offset, error=KafkaError(code))
+
+
+class Answers:
+    """A client whose calls bring these messages, and then nothing."""
+
+    def __init__(self, *answers: Sequence[Message]) -> None:
+        self._answers = list(answers)
+
+    def consume(self, _count: int, _timeout_s: float) -> list[Message]:
+        return list(self._answers.pop(0)) if self._answers else []
+
+    def read_from(self, *_where: object) -> None: ...
+
+    def assign(self, _where: object) -> None: ...
+
+    def unassign(self) -> None: ...
+
+
+def test_a_range_has_the_rows_behind_an_end_in_the_same_answer() -> None:
+    client = Answers([row(0), row(1), error(PARTITION_EOF, 2), row(2), row(3)], [row(4), row(5)])
+
+    found = list(read_range(cast(Consumer, client), TOPIC, Range(Lane("0"), 0, 6), keys=False))
+
+    batches = [batch for batch in found if isinstance(batch, Records)]
+    assert [offset for batch in batches for offset in batch.offsets] == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_end_that_comes_last_stands_for_a_gap() -> None:
+    client = Answers([row(0), error(PARTITION_EOF, 4)], [row(4), error(PARTITION_EOF, 6)])
+
+    (batch,) = read_range(cast(Consumer, client), TOPIC, Range(Lane("0"), 0, 6), keys=False)
+
+    assert isinstance(batch, Records)
+    assert (list(batch.offsets), batch.next) == ([0, 4], 6)
+
+
+def test_a_stretch_for_people_goes_on_behind_an_end_below_its_own() -> None:
+    client = Answers([row(0), row(1), error(PARTITION_EOF, 2)], [row(2), error(PARTITION_EOF, 4)])
+
+    found = read(cast(SliceConsumer, client), TOPIC, {0: (0, 4)})
+
+    assert [record.offset for record in found] == [0, 1, 2]
+
+
+@pytest.fixture
+def follower(monkeypatch: pytest.MonkeyPatch) -> KafkaResultFollower:
+    """Of two partitions; between rows comes the word that one of them may not be read."""
+    refused = error(KafkaError.TOPIC_AUTHORIZATION_FAILED, -1, partition=1)
+    client: Any = Answers([row(7)], [row(8), refused, row(9)], [row(10)])
+    monkeypatch.setattr(results, "Consumer", lambda _properties: client)
+    monkeypatch.setattr(results, "_partitions", lambda *_asked: [0, 1])
+    monkeypatch.setattr(results, "_bounds", lambda *_asked: (0, 7))
+    return KafkaResultFollower(Settings(), TOPIC, TASK, {})
+
+
+def test_who_follows_results_gets_the_rows_on_both_sides_of_an_error(
+    follower: KafkaResultFollower,
+) -> None:
+    assert [one.offset for one in follower.poll(0)] == [7, 8]
+    with pytest.raises(Unavailable):
+        follower.poll(0)
+    assert [one.offset for one in follower.poll(0)] == [9]
+    assert [one.offset for one in follower.poll(0)] == [10]
