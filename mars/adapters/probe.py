@@ -18,6 +18,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 from redis import exceptions as redis_exceptions
 
+from mars.adapters.redis.addresses import read_address
 from mars.adapters.redis.connection import connect
 from mars.core.settings import KafkaSettings, Settings, ZooKeeperSettings
 
@@ -26,7 +27,6 @@ TIMEOUT_S = 5.0
 
 KAFKA_PORT = 9092
 ZOOKEEPER_PORT = 2181
-REDIS_PORT = 6379
 """What the clients take when an address names no port."""
 
 silent = logging.getLogger("mars.adapters.probe.silent")
@@ -51,8 +51,7 @@ def kafka_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
 
 def redis_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
     """Whether it answers PING."""
-    parts = urlsplit(settings.redis.url)
-    where = f"Redis at {parts.hostname}:{parts.port or REDIS_PORT}"
+    where = str(read_address(settings.redis.url))
     client = connect(settings.redis, timeout_s)
     try:
         client.ping()

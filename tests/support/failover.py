@@ -27,7 +27,7 @@ from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
 from mars.protocol.ports import Head
 from tests.support.cluster import MarsCluster, wait_for
-from tests.support.linked import LinkedRole
+from tests.support.linked import Change, LinkedRole
 from tests.support.proxy import HOST, Link
 
 MAPPERS = ("mapper-a", "mapper-b")
@@ -172,21 +172,37 @@ def failover(
         # A primary takes another replication id when its first replica comes, which is a loss of
         # the store to Mars: before anything is in it.
         pair.follow()
-        for name in (*MAPPERS, *REDUCERS):
-            role, own = name.partition("-")[0], variables.get(name)
-            roles[name] = stack.enter_context(LinkedRole(mars, role, name, variables=own))
-        stack.enter_context(mars.stopped("api"))
-        roles[API] = stack.enter_context(_api(mars, variables.get(API)))
-        wait_for("mappers and reducers", lambda: members(mars).keys() >= {*MAPPERS, *REDUCERS})
+        roles |= beside(mars, stack, [*MAPPERS, *REDUCERS], variables=variables)
         yield pair
 
 
+def beside(
+    mars: MarsCluster,
+    stack: ExitStack,
+    names: Iterable[str],
+    change: Change = lambda settings: settings,
+    variables: Variables = MappingProxyType({}),
+) -> dict[str, LinkedRole]:
+    """These mappers and reducers and an API, which `mars.client` asks, by their names."""
+    roles: dict[str, LinkedRole] = {}
+    for name in names:
+        role, own = name.partition("-")[0], variables.get(name)
+        linked = LinkedRole(mars, role, name, change=change, variables=own)
+        roles[name] = stack.enter_context(linked)
+    stack.enter_context(mars.stopped("api"))
+    roles[API] = stack.enter_context(_api(mars, change, variables.get(API)))
+    wait_for("mappers and reducers", lambda: members(mars).keys() >= set(names))
+    return roles
+
+
 @contextmanager
-def _api(mars: MarsCluster, variables: Mapping[str, str] | None) -> Iterator[LinkedRole]:
+def _api(
+    mars: MarsCluster, change: Change, variables: Mapping[str, str] | None
+) -> Iterator[LinkedRole]:
     port = free_port()
 
     def listen_there(settings: Settings) -> Settings:
-        return replace(settings, api=replace(settings.api, port=port))
+        return change(replace(settings, api=replace(settings.api, port=port)))
 
     own = mars.client
     with LinkedRole(mars, "api", API, change=listen_there, variables=variables) as api:

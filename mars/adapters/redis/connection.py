@@ -10,8 +10,11 @@ import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 
-from mars.core.errors import SettingsError, Unavailable
+from mars.adapters.redis.addresses import StoreAddress, read_address
+from mars.adapters.redis.sentinels import SENTINEL_TIMEOUT_S, PrimaryPool, Sentinels
+from mars.core.errors import Unavailable
 from mars.core.settings import RedisSettings
 
 CALL_TIMEOUT_S = 5.0
@@ -56,6 +59,11 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
         exceptions.AskError,
         "it is a Redis Cluster; point redis.url at a single server",
     ),
+    (
+        MasterNotFoundError,
+        "no sentinel names a primary that lives; check that they run, and in redis.url their "
+        "addresses, the name of the primary, and their password if they want one",
+    ),
     (exceptions.TimeoutError, f"no answer within {CALL_TIMEOUT_S:.0f} s; check that it runs"),
     (exceptions.ConnectionError, "no connection; check that it runs and that redis.url is right"),
     (exceptions.ResponseError, "it refused the command; check its version and its log"),
@@ -84,27 +92,38 @@ def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis
 
     Raises SettingsError if the URL cannot be read.
     """
-    try:
-        client = redis.Redis.from_url(
-            settings.url,
-            **_credentials(settings),
-            **_tls(settings),
-            **_tcp(settings, timeout_s),
-            socket_timeout=timeout_s,
-            health_check_interval=0,
-            retry=Retry(NoBackoff(), 0),
-            retry_on_error=[],
-            max_connections=CONNECTIONS_MAX,
-            protocol=RESP_VERSION,
-        )
-        client.set_response_callback("INFO", fields_of)
-        return client
-    except ValueError as error:
-        # Not in the client's words: they may hold a part of the password.
-        raise SettingsError(
-            "redis.url cannot be read: write redis://host:port/db, and what is special in a "
-            "password percent-encoded, or set redis.password instead"
-        ) from error
+    address = read_address(settings.url)
+    options: dict[str, Any] = {
+        **_credentials(settings),
+        **_tls(settings),
+        **_tcp(settings, timeout_s),
+        "socket_timeout": timeout_s,
+        "health_check_interval": 0,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "max_connections": CONNECTIONS_MAX,
+        "protocol": RESP_VERSION,
+    }
+    if address.is_sentinel:
+        client = _behind_sentinels(address, settings, options)
+    else:
+        client = redis.Redis.from_url(settings.url, **options)
+    client.set_response_callback("INFO", fields_of)
+    return client
+
+
+def _behind_sentinels(
+    address: StoreAddress, settings: RedisSettings, options: Mapping[str, Any]
+) -> redis.Redis:
+    """A client of the primary that they name."""
+    ssl = {"ssl": True} if settings.url.startswith("rediss") else {}
+    own = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
+    sentinels = Sentinels(
+        address.servers,
+        sentinel_kwargs={**options, **ssl, "username": None, "password": None}
+        | {**address.credentials, **own},
+    )
+    return redis.Redis.from_pool(PrimaryPool(address.name, sentinels, **options, **ssl))
 
 
 def fields_of(info: bytes) -> dict[str, str]:
@@ -129,7 +148,7 @@ def _tcp(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
 
 
 def _tls(settings: RedisSettings) -> dict[str, str]:
-    if not settings.url.startswith("rediss://"):
+    if not settings.url.startswith("rediss"):
         return {}
     given = {
         "ssl_ca_certs": settings.tls_ca_location,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import redis
 from redis.client import PubSub
 
+from mars.adapters.redis.sentinels import is_former
 from mars.core.types import TaskName
 
 RECONNECT_PAUSE_S = 1.0
@@ -58,6 +59,8 @@ class Doorbell:
                 pass  # it was broken: that is why it is closed
 
     def _connected(self) -> bool:
+        if self._pubsub is not None and is_former(self._client, self._pubsub):
+            self.close()
         if self._pubsub is None:
             if time.monotonic() < self._next_try_s:
                 return False

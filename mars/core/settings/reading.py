@@ -16,6 +16,9 @@ from mars.core.errors import SettingsError
 from mars.core.locations import FileRoots
 from mars.core.settings.sections import SECTIONS, Settings
 
+STORE_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+"""Of `redis.url`."""
+
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Settings:
     """The settings of the file at `path` (None: defaults) under those of `environ`.
@@ -164,5 +167,7 @@ def _refuse_contradictions(settings: Settings) -> None:
         )
     if not balance.backlog_low < balance.backlog_high:
         raise SettingsError("balance.backlog_low must be below balance.backlog_high.")
-    if not settings.redis.url.startswith(("redis://", "rediss://", "unix://")):
-        raise SettingsError("redis.url must begin with redis:// or, for TLS, rediss://.")
+    if settings.redis.url.partition("://")[0] not in STORE_SCHEMES:
+        raise SettingsError(
+            "redis.url must begin with redis:// or redis+sentinel://, for TLS with rediss."
+        )

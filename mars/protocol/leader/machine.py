@@ -132,6 +132,8 @@ class LeaderMachine:
             )
             if gone and begun_before:
                 return f"task {name} is gone from the store"
+            if head is not None and not gone and head.begun_on not in {"", head.run_id}:
+                return f"task {name} lies on another server than the one on which it was begun"
             if head is not None and not gone and _lacks_version(definition, head):
                 return f"the store does not know where the newest version of {name} begins"
         return ""

@@ -501,6 +501,22 @@ def test_a_flushed_store_raises_the_epoch_although_its_run_id_is_the_same() -> N
     assert isinstance(decision, PublishAssignment)
 
 
+def test_a_task_on_another_server_than_the_one_it_was_begun_on_is_lost() -> None:
+    """A replica that was promoted between the two questions: the seal was asked of the other."""
+    (decision,) = LeaderMachine().decide(view(heads={TASK: head(begun_on="run-1", run_id="run-2")}))
+
+    assert isinstance(decision, PublishAssignment)
+    assert "by_sip lies on another server" in decision.reason
+    assert LeaderMachine().decide(view(heads={TASK: head(begun_on="run-1", run_id="run-1")})) == []
+
+
+def test_a_task_that_is_still_to_be_begun_anew_is_no_further_loss() -> None:
+    leading, look = recovering()
+    before = head(begun_on="run-1", run_id="run-2")
+
+    assert leading.decide(replace(look, heads={TASK: before})) == []
+
+
 def recovering() -> tuple[LeaderMachine, View]:
     """A leader that has just raised the epoch to 2, and what it sees next."""
     leading = LeaderMachine()
