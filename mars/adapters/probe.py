@@ -19,7 +19,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from redis import exceptions as redis_exceptions
 
 from mars.adapters.redis.addresses import read_address
-from mars.adapters.redis.connection import connect
+from mars.adapters.redis.connection import ERRORS
+from mars.adapters.redis.servers import open_servers
 from mars.core.settings import KafkaSettings, Settings, ZooKeeperSettings
 
 TIMEOUT_S = 5.0
@@ -52,17 +53,18 @@ def kafka_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
 def redis_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:
     """Whether it answers PING."""
     where = str(read_address(settings.redis.url))
-    client = connect(settings.redis, timeout_s)
+    servers = open_servers(settings.redis, timeout_s)
     try:
-        client.ping()
+        for client in servers.each():
+            client.ping()
     except redis_exceptions.AuthenticationError:
         return f"{where} refuses the name or password; check redis.username and redis.password"
-    except (redis_exceptions.RedisError, OSError) as error:
+    except ERRORS as error:
         return f"{where} does not answer ({error}); check that it runs and redis.url"
     else:
         return None
     finally:
-        client.close()
+        servers.close()
 
 
 def zookeeper_ready(settings: Settings, timeout_s: float = TIMEOUT_S) -> str | None:

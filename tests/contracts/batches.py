@@ -124,7 +124,7 @@ def start(
 
 def begin(log: PartialLog, version: int, leader: LeaderEpoch = LEADER) -> Begun | None:
     """Let a version of TASK follow the one before it, as a leader of this server's store does."""
-    run_id = log.identity().run_id
+    run_id = server_of(log)
     return log.begin_version(TASK, EPOCH, leader, run_id, version, after=version - 1)
 
 
@@ -149,3 +149,9 @@ def base(seq: int, bucket: int = 0, size: int = 30) -> Entry:
     """What the entries up to `seq` are merged into."""
     merged = Partial(Bucket(bucket), RowCounts(), (PaneRows(60_000, 9, {LANE: 0}),), b"m" * size)
     return Entry(Sequence64(seq), 1, (Range(LANE, 0, seq * 10),), merged)
+
+
+def server_of(log: PartialLog, task: TaskName = TASK) -> str:
+    """The run id of the server that has the task; of one that is not there, none."""
+    head = log.head([task])[task]
+    return "" if head is None else head.run_id

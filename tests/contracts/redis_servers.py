@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 import redis
+from redis.cluster import RedisCluster
 
 from mars.adapters.memory.partial_log import MemoryPartialLog
+from mars.adapters.redis.addresses import read_address
 from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.log import RedisPartialLog
 from mars.core.settings import ClusterSettings, RedisSettings, Settings
@@ -18,6 +20,7 @@ from mars.local.servers import ValkeyServer
 from mars.protocol.ports import PartialLog
 from tests.contracts.batches import BUCKETS, EPOCH, TASK, start
 from tests.contracts.waiting import eventually
+from tests.support.redis_cluster import ValkeyCluster, valkey_cluster
 
 BUDGET_BYTES = 1_000_000
 
@@ -99,7 +102,7 @@ class RedisStoreUnderTest:
     def __init__(self, url: str) -> None:
         self.url = url
         self.namespace = f"test_{uuid.uuid4().hex}"
-        self.client = redis.Redis.from_url(url)
+        self.client: Any = None if "+" in url else redis.Redis.from_url(url)
         self._opened: list[RedisPartialLog] = []
 
     def settings(self, log_bytes_max: int = BUDGET_BYTES) -> Settings:
@@ -155,6 +158,15 @@ class RedisStoreUnderTest:
         self.client.close()
 
 
+class ClusterStoreUnderTest(RedisStoreUnderTest):
+    """A namespace of its own on a cluster."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        host, port = read_address(url).servers[0]
+        self.client = RedisCluster(host=host, port=port)
+
+
 def _is_idle_nowhere(log: PartialLog) -> bool:
     head = log.head([TASK])[TASK]
     return head is not None and not head.idle
@@ -168,11 +180,32 @@ def redis_store(valkey_server: ValkeyServer) -> Iterator[RedisStoreUnderTest]:
     store.close()
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
+@pytest.fixture(scope="session")
+def redis_cluster(
+    valkey_server: ValkeyServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ValkeyCluster]:
+    """Three primaries."""
+    assert valkey_server.running
+    with valkey_cluster(tmp_path_factory.mktemp("cluster"), replicas=False) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster_store(redis_cluster: ValkeyCluster) -> Iterator[RedisStoreUnderTest]:
+    """An empty namespace on the cluster."""
+    store = ClusterStoreUnderTest(redis_cluster.url)
+    yield store
+    store.close()
+
+
+REAL = [pytest.param(name, marks=pytest.mark.integration) for name in ("redis", "cluster")]
+
+
+@pytest.fixture(params=["memory", *REAL])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty store: the twin's, and a real one."""
-    if request.param == "redis":
-        yield request.getfixturevalue("redis_store")
+    """An empty store: the twin's, a real one, and one of several servers."""
+    if request.param in {"redis", "cluster"}:
+        yield request.getfixturevalue(f"{request.param}_store")
     else:
         yield MemoryStoreUnderTest()
 

@@ -16,6 +16,7 @@ from mars.core.types import Lane, MemberId, Range, Sequence64, StoreEpoch, TaskN
 from mars.local.servers import ValkeyServer
 from mars.protocol.ports import NoteBox
 from mars.protocol.ports.notes import LogLife, Note, Root
+from tests.contracts.redis_servers import REAL
 
 ME, OTHER = MemberId("reducer-1"), MemberId("reducer-2")
 LIFE = LogLife(TaskName("flows"), StoreEpoch(1), 1)
@@ -30,13 +31,13 @@ def opened(url: str) -> RedisNoteBox:
     return RedisNoteBox.open(settings)
 
 
-@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
+@pytest.fixture(params=["memory", *REAL])
 def box(request: pytest.FixtureRequest) -> Iterator[NoteBox]:
     """Empty mailboxes."""
     if request.param == "memory":
         yield MemoryNoteBox()
         return
-    real = opened(request.getfixturevalue("valkey_server").url)
+    real = opened(request.getfixturevalue(f"{request.param}_store").url)
     yield real
     for acker in (ME, OTHER):
         while real.take(acker):
@@ -82,7 +83,8 @@ def test_a_mailbox_that_nobody_empties_loses_its_oldest_letters(box: NoteBox) ->
 def test_a_mailbox_of_nobody_vanishes_by_itself(valkey_server: ValkeyServer) -> None:
     box = opened(valkey_server.url)
     box.send({ME: [note(1)]})
-    left_s = box._client.ttl(mailbox_key(box._namespace, ME))
+    key = mailbox_key(box._namespace, ME)
+    left_s = box._servers.of(key).ttl(key)
     assert 0 < left_s <= MAILBOX_LIFE_S
     assert box.take(ME) == [note(1)]
     box.close()

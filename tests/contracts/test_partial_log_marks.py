@@ -18,6 +18,7 @@ from tests.contracts.batches import (
     drop,
     gap,
     head_of,
+    server_of,
     start,
 )
 from tests.contracts.redis_servers import RedisStoreUnderTest, Store
@@ -120,7 +121,7 @@ def test_rows_leave_what_was_restored_alone(log: PartialLog) -> None:
 def test_version_begins_by_the_marks_of_the_lanes_alone(log: PartialLog) -> None:
     log.initialise(TASK, NEXT_EPOCH, start(restored=Mark(500, 900)))
     log.append(TASK, NEXT_EPOCH, 1, batch(0, 10, mark_ms=300))
-    run_id = log.identity().run_id
+    run_id = server_of(log)
     begun = log.begin_version(TASK, NEXT_EPOCH, start().leader, run_id, 2, after=1)
     assert begun is not None
     assert begun.marks_ms == {LANE: 300}

@@ -30,6 +30,7 @@ from tests.contracts.batches import (
     batch,
     born,
     entries,
+    server_of,
     start,
 )
 from tests.contracts.redis_servers import Store
@@ -61,7 +62,7 @@ def clear(log: PartialLog, *said: Clearing) -> None:
 
 
 def merge(log: PartialLog, entry: Entry, run_id: str | None = None) -> bool:
-    return log.merge(TASK, EPOCH, OWNER, entry, run_id or log.identity().run_id)
+    return log.merge(TASK, EPOCH, OWNER, entry, run_id or server_of(log))
 
 
 def seqs(found: Sequence[Entry]) -> list[int]:
@@ -274,7 +275,7 @@ def test_what_was_merged_since_a_look_is_not_missing(log: PartialLog) -> None:
 def test_assistants_of_another_owner_change_nothing(store: Store, log: PartialLog) -> None:
     clear(log)
     fill(log, 3)
-    run_id = log.identity().run_id
+    run_id = server_of(log)
     before = store.dump()
     for owner in (AssignmentEpoch(3), AssignmentEpoch(5)):
         assert not log.merge(TASK, EPOCH, owner, of_several(1, 2), run_id)
@@ -284,7 +285,7 @@ def test_assistants_of_another_owner_change_nothing(store: Store, log: PartialLo
 def test_assistants_of_another_life_change_nothing(store: Store, log: PartialLog) -> None:
     clear(log)
     fill(log, 3)
-    run_id = log.identity().run_id
+    run_id = server_of(log)
     before = store.dump()
     assert not log.merge(TASK, StoreEpoch(EPOCH + 1), OWNER, of_several(1, 2), run_id)
     assert not log.merge(OTHER_TASK, EPOCH, OWNER, of_several(1, 2), run_id)

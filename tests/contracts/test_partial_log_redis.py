@@ -16,6 +16,7 @@ from redis import exceptions
 from mars.adapters.redis.connection import connect, unavailable
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.log import RedisPartialLog
+from mars.adapters.redis.servers import open_servers
 from mars.core.errors import SettingsError, Unavailable
 from mars.core.settings import RedisSettings, Settings
 from mars.core.types import Bucket, Lane, Sequence64, TaskName
@@ -36,6 +37,7 @@ from tests.contracts.batches import (
     born,
     drop,
     entries,
+    server_of,
     start,
 )
 from tests.contracts.redis_servers import RedisStoreUnderTest
@@ -85,8 +87,8 @@ def own_log(own_server: ValkeyServer) -> Iterator[RedisPartialLog]:
 def hasty_log(own_server: ValkeyServer) -> Iterator[RedisPartialLog]:
     """Another one, with time-outs too short to wait for: for a server that stands still."""
     settings = RedisSettings(url=own_server.url)
-    client, bell = connect(settings, SHORT_S), connect(settings, SHORT_S)
-    log = RedisPartialLog(client, bell, "default", BUCKETS, 1_000_000)
+    servers, bell = open_servers(settings, SHORT_S), open_servers(settings, SHORT_S)
+    log = RedisPartialLog(servers, bell, "default", BUCKETS, 1_000_000)
     yield log
     log.close()
 
@@ -313,6 +315,11 @@ def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
     drop(log)
     log.close()
     server.stop(READY_WITHIN_S)
+
+
+@pytest.mark.integration
+def test_the_store_that_is_one_server_has_that_ones_id(redis_log: RedisPartialLog) -> None:
+    assert redis_log.identity().run_id == server_of(redis_log) != ""
 
 
 @pytest.mark.integration

@@ -7,6 +7,9 @@ keys.py         the names of the keys
 doorbell.py     sharded publish and subscribe, best effort
 notes.py        RedisNoteBox, the mailboxes of the tuple tracker
 connection.py   the client, its time-outs, and the table of errors
+addresses.py    what the URL says
+sentinels.py    the primary that sentinels name
+servers.py      which server has which keys
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 redis://host:port/db                             one server
 redis+sentinel://host:port,host:port/name        sentinels, which know the primary of that name
+redis+cluster://host:port,host:port              nodes of a cluster, which know the others
 
 `rediss` instead of `redis` is TLS, with all of them.
 """
@@ -16,7 +17,11 @@ from mars.core.errors import SettingsError
 
 SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 
-_PORTS = {"redis": 6379, "rediss": 6379} | dict.fromkeys(SENTINEL_SCHEMES, 26379)
+CLUSTER_SCHEMES = ("redis+cluster", "rediss+cluster")
+
+_PORTS = dict.fromkeys(("redis", "rediss", *CLUSTER_SCHEMES), 6379) | dict.fromkeys(
+    SENTINEL_SCHEMES, 26379
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,11 @@ class StoreAddress:
         """True if the servers are sentinels."""
         return self.scheme in SENTINEL_SCHEMES
 
+    @property
+    def is_cluster(self) -> bool:
+        """True if the servers are nodes of a cluster."""
+        return self.scheme in CLUSTER_SCHEMES
+
     def __str__(self) -> str:
         """For people, without a password."""
         servers = ", ".join(f"{host}:{port}" for host, port in self.servers)
@@ -50,9 +60,9 @@ def read_address(url: str) -> StoreAddress:
         return _read(url)
     except ValueError as error:
         raise SettingsError(
-            "redis.url cannot be read: write redis://host:port/db or "
-            "redis+sentinel://host:port,host:port/name, and what is special in a password "
-            "percent-encoded"
+            "redis.url cannot be read: write redis://host:port/db, "
+            "redis+sentinel://host:port,host:port/name or redis+cluster://host:port,host:port, "
+            "and what is special in a password percent-encoded"
         ) from error
 
 

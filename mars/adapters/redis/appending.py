@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import redis
 from redis.exceptions import OutOfMemoryError
 
-from mars.adapters.redis.connection import translated
 from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
+from mars.adapters.redis.servers import Servers, calling, where_they_lie
 from mars.adapters.redis.wire import append_arguments, append_outcome
 from mars.adapters.store import check_batch, holder_limit
 from mars.core.errors import Unavailable
@@ -25,8 +26,8 @@ _APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
 class Appender:
     """Stores batches for a namespace with so many buckets; `budget`: bytes of a task's log."""
 
-    def __init__(self, client: redis.Redis, namespace: str, buckets: int, budget: int) -> None:
-        self._client = client
+    def __init__(self, servers: Servers, namespace: str, buckets: int, budget: int) -> None:
+        self._servers = servers
         self._namespace = namespace
         self._buckets = buckets
         self._budget = budget
@@ -34,13 +35,14 @@ class Appender:
     def append(self, batch: Batch) -> AppendOutcome:
         """See `PartialLog`."""
         script, keys, arguments = self._call(batch)
-        with translated():
+        with calling(self._servers):
+            client = self._servers.of(keys[0])
             try:
-                answer = script.run(self._client, keys, arguments)
+                answer = script.run(client, keys, arguments)
             except OutOfMemoryError:
                 # The server ran nothing. Without any budget, only holders get past the check.
                 arguments = self._arguments(batch, 0)
-                answer = _APPEND_WITHOUT_MEMORY.run(self._client, keys, arguments)
+                answer = _APPEND_WITHOUT_MEMORY.run(client, keys, arguments)
         return append_outcome(answer)
 
     def append_together(self, batches: Sequence[Batch]) -> list[AppendOutcome | Unavailable]:
@@ -48,16 +50,31 @@ class Appender:
         return [outcome for piece in _at_once(batches) for outcome in self._piece(piece)]
 
     def _piece(self, batches: Sequence[Batch]) -> list[AppendOutcome | Unavailable]:
-        """One round trip. What the server has refused as a whole has changed nothing: sent by
-        itself, it is found out why.
+        """One round trip to each server. What it has refused as a whole has changed nothing: sent
+        by itself, it is found out why. Raises Unavailable where no server answers.
         """
         calls = [self._call(batch) for batch in batches]
-        with translated():
-            answers = Script.answers_of(self._client, calls)
+        with calling(self._servers):
+            answers = where_they_lie(self._servers, calls, self._answers)
+        silent = [answer for answer in answers if isinstance(answer, Unavailable)]
+        if len(silent) == len(answers):
+            raise silent[0]
         return [
-            self._alone(batch) if isinstance(answer, Exception) else append_outcome(answer)
-            for batch, answer in zip(batches, answers, strict=True)
+            self._outcome(batch, answer) for batch, answer in zip(batches, answers, strict=True)
         ]
+
+    def _answers(self, client: redis.Redis, calls: Sequence[Call]) -> list[Any]:
+        """Of one server; one that does not answer keeps nobody from the others."""
+        try:
+            with calling(self._servers):
+                return Script.answers_of(client, calls)
+        except Unavailable as problem:
+            return [problem] * len(calls)
+
+    def _outcome(self, batch: Batch, answer: Any) -> AppendOutcome | Unavailable:
+        if isinstance(answer, Unavailable):
+            return answer
+        return self._alone(batch) if isinstance(answer, Exception) else append_outcome(answer)
 
     def _alone(self, batch: Batch) -> AppendOutcome | Unavailable:
         try:

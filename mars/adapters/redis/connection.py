@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,7 +34,7 @@ RESP_VERSION = 2
 RUN_SECTIONS = ("server", "replication")
 """What INFO is asked for: `run_id_of` takes it."""
 
-_SENTENCES: tuple[tuple[type[Exception], str], ...] = (
+_SENTENCES: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
     (
         exceptions.AuthenticationError,
         "it refuses the credentials; check redis.username and redis.password",
@@ -52,12 +53,18 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
         "its memory limit is reached; raise maxmemory or lower cluster.log_bytes_max",
     ),
     (
-        exceptions.ClusterError,
-        "it is a Redis Cluster, or an incomplete one; point redis.url at a single server",
+        (
+            exceptions.ClusterError,
+            exceptions.ClusterCrossSlotError,
+            exceptions.RedisClusterException,
+        ),
+        "the cluster is incomplete, or no node of it answers; check its nodes, and that redis.url "
+        "names some as redis+cluster://host:port,host:port",
     ),
     (
-        exceptions.AskError,
-        "it is a Redis Cluster; point redis.url at a single server",
+        (exceptions.AskError, exceptions.TryAgainError),
+        "a slot of the cluster lies elsewhere, or is being moved: wait; if it stays so, write "
+        "redis.url as redis+cluster://host:port,host:port",
     ),
     (
         MasterNotFoundError,
@@ -71,13 +78,16 @@ _SENTENCES: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "no connection; check that it runs and that redis.url is right"),
 )
 
+ERRORS = (exceptions.RedisError, exceptions.RedisClusterException, OSError)
+"""Whatever the client raises."""
+
 
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn whatever the client raises into `Unavailable`."""
     try:
         yield
-    except (exceptions.RedisError, OSError) as error:
+    except ERRORS as error:
         raise unavailable(error) from error
 
 
@@ -87,24 +97,25 @@ def unavailable(error: Exception) -> Unavailable:
     return Unavailable("redis", f"{sentence} ({str(error) or type(error).__name__})")
 
 
-def connect(settings: RedisSettings, timeout_s: float = CALL_TIMEOUT_S) -> redis.Redis:
+def connect(
+    settings: RedisSettings,
+    timeout_s: float = CALL_TIMEOUT_S,
+    node: tuple[str, int] | None = None,
+) -> redis.Redis:
     """A client that connects when it is first used and never repeats a command by itself.
 
-    Raises SettingsError if the URL cannot be read.
+    `node`: of a cluster, to which it connects. Raises SettingsError if the URL cannot be read.
     """
     address = read_address(settings.url)
     options: dict[str, Any] = {
-        **_credentials(settings),
-        **_tls(settings),
-        **_tcp(settings, timeout_s),
-        "socket_timeout": timeout_s,
-        "health_check_interval": 0,
+        **_options(settings, timeout_s),
         "retry": Retry(NoBackoff(), 0),
         "retry_on_error": [],
-        "max_connections": CONNECTIONS_MAX,
-        "protocol": RESP_VERSION,
     }
-    if address.is_sentinel:
+    if node is not None:
+        options |= {"host": node[0], "port": node[1], **_ssl(settings)}
+        client = redis.Redis(**options)
+    elif address.is_sentinel:
         client = _behind_sentinels(address, settings, options)
     else:
         client = redis.Redis.from_url(settings.url, **options)
@@ -116,14 +127,30 @@ def _behind_sentinels(
     address: StoreAddress, settings: RedisSettings, options: Mapping[str, Any]
 ) -> redis.Redis:
     """A client of the primary that they name."""
-    ssl = {"ssl": True} if settings.url.startswith("rediss") else {}
     own = {"socket_timeout": SENTINEL_TIMEOUT_S, "socket_connect_timeout": SENTINEL_TIMEOUT_S}
     sentinels = Sentinels(
         address.servers,
-        sentinel_kwargs={**options, **ssl, "username": None, "password": None}
+        sentinel_kwargs={**options, **_ssl(settings), "username": None, "password": None}
         | {**address.credentials, **own},
     )
-    return redis.Redis.from_pool(PrimaryPool(address.name, sentinels, **options, **ssl))
+    return redis.Redis.from_pool(PrimaryPool(address.name, sentinels, **options, **_ssl(settings)))
+
+
+def at_node(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
+    """How nodes of a cluster are connected to."""
+    return {**_options(settings, timeout_s), **_ssl(settings)}
+
+
+def _options(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
+    return {
+        **_credentials(settings),
+        **_tls(settings),
+        **_tcp(settings, timeout_s),
+        "socket_timeout": timeout_s,
+        "health_check_interval": 0,
+        "max_connections": CONNECTIONS_MAX,
+        "protocol": RESP_VERSION,
+    }
 
 
 def fields_of(info: bytes) -> dict[str, str]:
@@ -147,6 +174,10 @@ def _tcp(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
     return {"socket_connect_timeout": timeout_s, "socket_keepalive": True}
 
 
+def _ssl(settings: RedisSettings) -> dict[str, Any]:
+    return {"ssl": True} if settings.url.startswith("rediss") else {}
+
+
 def _tls(settings: RedisSettings) -> dict[str, str]:
     if not settings.url.startswith("rediss"):
         return {}
@@ -165,3 +196,9 @@ def run_id_of(info: Mapping[str, str]) -> str:
     and its own run id. Only its replication id is another one then.
     """
     return f"{info['run_id']}{info['master_replid']}"
+
+
+def run_id_of_all(ids: Iterable[str]) -> str:
+    """The id of a store: that of its server, or another one as soon as any of its servers has."""
+    first, *others = sorted(ids)
+    return hashlib.sha256("".join([first, *others]).encode()).hexdigest() if others else first

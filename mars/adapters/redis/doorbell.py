@@ -5,13 +5,18 @@ Best effort. Bells are lost while the connection is; who waits also polls.
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
+from multiprocessing.connection import wait as readable
+from typing import Any
 
 import redis
 from redis.client import PubSub
 
+from mars.adapters.redis.connection import ERRORS
 from mars.adapters.redis.sentinels import is_former
+from mars.adapters.redis.servers import Servers
 from mars.core.types import TaskName
 
 RECONNECT_PAUSE_S = 1.0
@@ -22,13 +27,16 @@ BELLS_MAX = 10_000
 
 
 class Doorbell:
-    """Hears the channels of some tasks, on a connection of its own. For one thread at a time."""
+    """Hears the channels of some tasks, on a connection of its own to each server that has some.
 
-    def __init__(self, client: redis.Redis) -> None:
-        self._client = client
+    For one thread at a time.
+    """
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
         self._wanted: Mapping[str, TaskName] = {}
-        self._heard: frozenset[str] = frozenset()
-        self._pubsub: PubSub | None = None
+        self._heard: dict[str, PubSub] = {}
+        self._pubsubs: dict[redis.Redis, PubSub] = {}
         self._next_try_s = 0.0
 
     def listen(self, channels: Mapping[str, TaskName]) -> None:
@@ -41,8 +49,9 @@ class Doorbell:
         try:
             if self._connected() and (rung := self._rung(deadline_s)):
                 return rung
-        except (redis.RedisError, OSError):
+        except ERRORS:
             self.close()
+            self._servers.look_anew()
             self._next_try_s = time.monotonic() + RECONNECT_PAUSE_S
         # There is nobody to ask: wait as long as was asked for, so that the caller's loop keeps
         # its pace.
@@ -50,42 +59,61 @@ class Doorbell:
         return frozenset()
 
     def close(self) -> None:
-        """Give the connection back; the next `wait` makes another one."""
-        pubsub, self._pubsub, self._heard = self._pubsub, None, frozenset()
-        if pubsub is not None:
+        """Give the connections back; the next `wait` makes others."""
+        pubsubs, self._pubsubs, self._heard = self._pubsubs, {}, {}
+        for pubsub in pubsubs.values():
             try:
                 pubsub.close()
-            except (redis.RedisError, OSError):
+            except ERRORS:
                 pass  # it was broken: that is why it is closed
 
     def _connected(self) -> bool:
-        if self._pubsub is not None and is_former(self._client, self._pubsub):
+        if any(is_former(client, pubsub) for client, pubsub in self._pubsubs.items()):
             self.close()
-        if self._pubsub is None:
-            if time.monotonic() < self._next_try_s:
-                return False
-            self._pubsub = PubSub(self._client.connection_pool, ignore_subscribe_messages=True)
-        wanted = frozenset(self._wanted)
-        if added := wanted - self._heard:
-            self._pubsub.ssubscribe(*added)
-        if removed := self._heard - wanted:
-            self._pubsub.sunsubscribe(*removed)  # type: ignore[no-untyped-call]
-        self._heard = wanted
+        if not self._pubsubs and time.monotonic() < self._next_try_s:
+            return False
+        for channel in self._wanted.keys() - self._heard.keys():
+            client = self._servers.of(channel)
+            if client not in self._pubsubs:
+                self._pubsubs[client] = PubSub(client.connection_pool)
+            # Each by itself: in a cluster those of several slots may not be named together.
+            self._heard[channel] = self._pubsubs[client]
+            self._heard[channel].ssubscribe(channel)
+        for channel in self._heard.keys() - self._wanted.keys():
+            self._heard.pop(channel).sunsubscribe(channel)  # type: ignore[no-untyped-call]
         return bool(self._heard)
 
     def _rung(self, deadline_s: float) -> frozenset[TaskName]:
-        first: TaskName | None = None
-        while first is None and (left_s := deadline_s - time.monotonic()) > 0:
-            first = self._bell(left_s)
-        rung = set() if first is None else {first}
-        for _ in range(BELLS_MAX):
-            another = self._bell(0.0)
-            if another is None:
-                break
-            rung.add(another)
+        """What has rung by now, or rings first."""
+        rung = self._drained()
+        while not rung and (left_s := deadline_s - time.monotonic()) > 0:
+            readable([_socket(pubsub) for pubsub in self._pubsubs.values()], left_s)
+            rung = self._drained()
         return frozenset(rung)
 
-    def _bell(self, timeout_s: float) -> TaskName | None:
-        """The next bell, of a task that is listened to; None for a confirmed subscription, too."""
-        message = None if self._pubsub is None else self._pubsub.get_message(timeout=timeout_s)
-        return None if message is None else self._wanted.get(message["channel"].decode())
+    def _drained(self) -> set[TaskName]:
+        rung: set[TaskName] = set()
+        for pubsub in self._pubsubs.values():
+            for _ in range(BELLS_MAX):
+                message = pubsub.get_message(timeout=0.0)
+                if message is None:
+                    break
+                rung |= self._task_of(message)
+        return rung
+
+    def _task_of(self, message: Mapping[str, Any]) -> set[TaskName]:
+        """Whose bell it is; nobody's for a confirmed subscription."""
+        channel = message["channel"].decode()
+        if message["type"] == "sunsubscribe" and channel in self._heard:
+            raise redis.ConnectionError("the slot of this channel has moved")
+        if message["type"] != "smessage" or channel not in self._wanted:
+            return set()
+        return {self._wanted[channel]}
+
+
+def _socket(pubsub: PubSub) -> socket.socket:
+    """Where its bells come in. Raises what the client raises if it has been closed."""
+    found = getattr(pubsub.connection, "_sock", None)
+    if not isinstance(found, socket.socket) or found.fileno() < 0:
+        raise redis.ConnectionError("the connection is closed")
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import redis
@@ -10,16 +11,16 @@ import redis
 from mars.adapters.redis.appending import Appender
 from mars.adapters.redis.connection import (
     BELL_TIMEOUT_S,
+    CALL_TIMEOUT_S,
     RUN_SECTIONS,
-    connect,
     run_id_of,
-    translated,
-    unavailable,
+    run_id_of_all,
 )
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.looking import Looker
 from mars.adapters.redis.scripts import Argument, Call, Script
+from mars.adapters.redis.servers import Servers, calling, open_servers, where_they_lie
 from mars.adapters.redis.wire import (
     base_entries,
     initialise_arguments,
@@ -84,7 +85,7 @@ _MERGE = Script.load("merge")
 
 
 class RedisPartialLog:
-    """`PartialLog` on one Redis or Valkey server.
+    """`PartialLog` on Redis or Valkey: one server, or a cluster.
 
     Calls may come from several threads; `listen` and `wait` from one. A call blocks for at most
     `CALL_TIMEOUT_S` of `connection.py`, twice that where a script has to be sent as text. `read`
@@ -92,16 +93,16 @@ class RedisPartialLog:
     """
 
     def __init__(
-        self, client: redis.Redis, bell: redis.Redis, namespace: str, buckets: int, budget: int
+        self, servers: Servers, bell: Servers, namespace: str, buckets: int, budget: int
     ) -> None:
-        self._client = client
+        self._servers = servers
         self._bell = bell
         self._doorbell = Doorbell(bell)
         self._namespace = namespace
         self._buckets = buckets
         self._budget = budget
-        self._appender = Appender(client, namespace, buckets, budget)
-        self._looker = Looker(client, namespace)
+        self._appender = Appender(servers, namespace, buckets, budget)
+        self._looker = Looker(servers, namespace)
 
     @classmethod
     def open(cls, settings: Settings, buckets: int) -> RedisPartialLog:
@@ -109,41 +110,47 @@ class RedisPartialLog:
 
         Connects when it is first used.
         """
-        client = connect(settings.redis)
-        bell = connect(settings.redis, BELL_TIMEOUT_S)
-        return cls(client, bell, settings.namespace, buckets, settings.cluster.log_bytes_max)
+        servers = open_servers(settings.redis, CALL_TIMEOUT_S)
+        bell = open_servers(settings.redis, BELL_TIMEOUT_S)
+        return cls(servers, bell, settings.namespace, buckets, settings.cluster.log_bytes_max)
 
     def close(self) -> None:
         """Give all connections back."""
         self._doorbell.close()
-        self._client.close()
+        self._servers.close()
         self._bell.close()
 
     # --------------------------------------------------------------------------- the store
 
     def ping(self) -> str | None:
-        """None if the server answers and can be trusted, else a sentence that says what to do."""
+        """None if all servers answer and can be trusted, else a sentence that says what to do."""
         try:
-            memory = self._client.info("memory")
-        except (redis.RedisError, OSError) as error:
-            return str(unavailable(error))
-        policy = memory.get("maxmemory_policy", "noeviction")
-        if int(memory.get("maxmemory", 0)) and policy != "noeviction":
-            return f"redis throws data away: set its maxmemory-policy to noeviction, not {policy}"
+            with calling(self._servers):
+                memories = [client.info("memory") for client in self._servers.each()]
+        except Unavailable as problem:
+            return str(problem)
+        for memory in memories:
+            policy = memory.get("maxmemory_policy", "noeviction")
+            if int(memory.get("maxmemory", 0)) and policy != "noeviction":
+                return (
+                    f"redis throws data away: set its maxmemory-policy to noeviction, not {policy}"
+                )
         return None
 
     def identity(self) -> StoreIdentity:
-        """The run id, and what the last recovery left.
+        """The run id, of a cluster that of all servers, and what the last recovery left.
 
         A seal of a release whose tasks do not know where their versions begin is none.
         """
-        with translated(), self._client.pipeline(transaction=False) as pipeline:
-            pipeline.info(*RUN_SECTIONS)
-            pipeline.hmget(store_key(self._namespace), "epoch", "run_id", "versions")
-            server, (epoch, run_id, versions) = pipeline.execute()
+        key = store_key(self._namespace)
+        with calling(self._servers):
+            sealed: Any = self._servers.of(key).hmget(key, "epoch", "run_id", "versions")
+            # Then, so that a server which takes the place of another one in between is told of.
+            ids = [run_id_of(client.info(*RUN_SECTIONS)) for client in self._servers.each()]
+        epoch, run_id, versions = sealed
         if epoch is None or versions != epoch:
-            return StoreIdentity(run_id_of(server), None, None)
-        return StoreIdentity(run_id_of(server), run_id.decode(), StoreEpoch(int(epoch)))
+            return StoreIdentity(run_id_of_all(ids), None, None)
+        return StoreIdentity(run_id_of_all(ids), run_id.decode(), StoreEpoch(int(epoch)))
 
     def seal(self, epoch: StoreEpoch, leader: LeaderEpoch, run_id: str) -> bool:
         """Leave the sentinel; one of a later epoch or leader stays as it is."""
@@ -171,8 +178,9 @@ class RedisPartialLog:
         Few round trips, however many tasks have seen a lane to its end.
         """
         calls = [self._renewal(lease) for lease in leases]
-        with translated():
-            return [answer == 1 for answer in Script.run_each(self._client, calls)]
+        with calling(self._servers):
+            answers = where_they_lie(self._servers, calls, Script.run_each)
+        return [answer == 1 for answer in answers]
 
     def _renewal(self, lease: IdleLease) -> Call:
         keys = self._keys(lease.task)
@@ -194,8 +202,9 @@ class RedisPartialLog:
 
     def cleared(self, task: TaskName) -> dict[Bucket, Cleared]:
         """What the owners of a task's logs said last."""
-        with translated():
-            found: Any = self._client.hgetall(self._keys(task).cleared)
+        key = self._keys(task).cleared
+        with calling(self._servers):
+            found: Any = self._servers.of(key).hgetall(key)
         return {Bucket(int(bucket)): read_cleared(said) for bucket, said in found.items()}
 
     def merge(
@@ -223,9 +232,9 @@ class RedisPartialLog:
 
         Entries and base of a fresh reader are of the same moment; so are entries and their count.
         """
-        followed = iter(self._follow([request for request in requests if request.after > 0]))
+        followed = self._follow([request for request in requests if request.after > 0])
         return [
-            next(followed)
+            followed[request]
             if request.after > 0
             else self._read_whole([(request.task, request.bucket)], request.upto)[0]
             for request in requests
@@ -254,8 +263,8 @@ class RedisPartialLog:
         """Some dozen short ones in one round trip; what is long goes by itself."""
         calls = [call for one in trims for call in self._trim_calls(one)]
         short = [call for call in calls if len(call[2]) <= TRIM_SEQS_TOGETHER_MAX]
-        with translated():
-            Script.run_each(self._client, short)
+        with calling(self._servers):
+            where_they_lie(self._servers, short, Script.run_each)
         for call in calls:
             if len(call[2]) > TRIM_SEQS_TOGETHER_MAX:
                 self._done(*call)
@@ -303,8 +312,8 @@ class RedisPartialLog:
     def heed(self, tasks: Sequence[TaskName], epoch: StoreEpoch, leader: LeaderEpoch) -> None:
         """Let the lives of this epoch hear of a leader; few round trips, however many they are."""
         calls = [(_HEED, [self._keys(task).meta], (epoch, leader)) for task in tasks]
-        with translated():
-            Script.run_each(self._client, calls)
+        with calling(self._servers):
+            where_they_lie(self._servers, calls, Script.run_each)
 
     def initialise(self, task: TaskName, epoch: StoreEpoch, start: TaskStart) -> bool:
         """Begin a life of the task, with the logs of all buckets empty."""
@@ -331,9 +340,9 @@ class RedisPartialLog:
         """Let a version begin where the lanes stand, and stop the task."""
         keys = self._keys(task)
         names = [keys.meta, keys.offsets, keys.marks, keys.bounds, keys.rows]
-        with translated():
-            arguments: list[Argument] = [epoch, leader, run_id, version, after]
-            answer = _BEGIN_VERSION.run(self._client, names, arguments)
+        arguments: list[Argument] = [epoch, leader, run_id, version, after]
+        with calling(self._servers):
+            answer = _BEGIN_VERSION.run(self._servers.of(keys.meta), names, arguments)
         return None if answer is None else read_begun(answer)
 
     def add_lanes(
@@ -363,13 +372,19 @@ class RedisPartialLog:
         return TaskKeys.of(self._namespace, task)
 
     def _done(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> bool:
-        with translated():
-            return bool(script.run(self._client, keys, arguments) == 1)
+        with calling(self._servers):
+            return bool(script.run(self._servers.of(keys[0]), keys, arguments) == 1)
 
-    def _follow(self, requests: Sequence[ReadRequest]) -> list[LogSlice]:
-        if not requests:
-            return []
-        with translated(), self._client.pipeline(transaction=True) as pipeline:
+    def _follow(self, requests: Sequence[ReadRequest]) -> dict[ReadRequest, LogSlice]:
+        """Those of a task are of one moment, where a transaction may ask for all of them all."""
+        parts: dict[TaskName | None, list[ReadRequest]] = {}
+        for request in requests:
+            part = None if self._servers.joins_tasks else request.task
+            parts.setdefault(part, []).append(request)
+        return {request: piece for part in parts.values() for request, piece in self._part(part)}
+
+    def _part(self, requests: Sequence[ReadRequest]) -> Iterator[tuple[ReadRequest, LogSlice]]:
+        with self._transaction(requests[0].task) as pipeline:
             for request in requests:
                 keys = self._keys(request.task)
                 log = keys.log(request.bucket)
@@ -379,10 +394,17 @@ class RedisPartialLog:
             pipeline.info(*RUN_SECTIONS)
             *answers, server = pipeline.execute()
         run_id = run_id_of(server)
-        return [
-            LogSlice(None, log_entries(*found), run_id=run_id, vanished=_vanished(counts))
-            for *found, counts in _of_each(answers, 2)
-        ]
+        for request, (*found, counts) in zip(requests, _of_each(answers, 2), strict=True):
+            entries = log_entries(*found)
+            yield request, LogSlice(None, entries, run_id=run_id, vanished=_vanished(counts))
+
+    @contextmanager
+    def _transaction(self, task: TaskName) -> Iterator[redis.client.Pipeline]:
+        """On the server of a task."""
+        with calling(self._servers):
+            client = self._servers.of(self._keys(task).meta)
+            with client.pipeline(transaction=True) as pipeline:
+                yield pipeline
 
     def _read_whole(
         self,
@@ -390,14 +412,14 @@ class RedisPartialLog:
         upto: Sequence64,
         merged_upto: Sequence64 | str | None = None,
     ) -> list[LogSlice]:
-        """Bases and entries of whole logs, all of one moment.
+        """Bases and entries of whole logs of one task, all of one moment.
 
         `merged_upto`: the last merged entry that is looked at, if it may begin at or below `upto`.
         """
         if not logs:
             return []
         # A transaction instead of a script: Lua would copy every entry twice.
-        with translated(), self._client.pipeline(transaction=True) as pipeline:
+        with self._transaction(logs[0][0]) as pipeline:
             for task, bucket in logs:
                 keys = self._keys(task)
                 pipeline.hgetall(keys.base(bucket))

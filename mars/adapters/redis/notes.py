@@ -7,8 +7,9 @@ from typing import Any
 
 import redis
 
-from mars.adapters.redis.connection import connect, translated
+from mars.adapters.redis.connection import CALL_TIMEOUT_S
 from mars.adapters.redis.keys import mailbox_key
+from mars.adapters.redis.servers import Servers, calling, open_servers
 from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
 from mars.core.settings import Settings
 from mars.core.types import MemberId
@@ -22,31 +23,41 @@ MAILBOX_LIFE_S = 600
 class RedisNoteBox(NoteBox):
     """`NoteBox` on lists that are trimmed at their older end."""
 
-    def __init__(self, client: redis.Redis, namespace: str) -> None:
-        self._client = client
+    def __init__(self, servers: Servers, namespace: str) -> None:
+        self._servers = servers
         self._namespace = namespace
 
     @classmethod
     def open(cls, settings: Settings) -> RedisNoteBox:
         """With a connection of its own."""
-        return cls(connect(settings.redis), settings.namespace)
+        return cls(open_servers(settings.redis, CALL_TIMEOUT_S), settings.namespace)
 
     def send(self, notes: Mapping[MemberId, Sequence[Note]]) -> None:
-        """All letters in one round trip."""
-        with translated(), self._client.pipeline(transaction=False) as pipeline:
+        """All letters to mailboxes of a server in one round trip."""
+        with calling(self._servers):
+            boxes: dict[redis.Redis, dict[str, Sequence[Note]]] = {}
             for acker, some in notes.items():
                 key = mailbox_key(self._namespace, acker)
-                pipeline.rpush(key, *letters_of(some))
-                pipeline.ltrim(key, -LETTERS_MAX, -1)
-                pipeline.expire(key, MAILBOX_LIFE_S)
-            pipeline.execute()
+                boxes.setdefault(self._servers.of(key), {})[key] = some
+            for client, letters in boxes.items():
+                _put(client, letters)
 
     def take(self, acker: MemberId) -> list[Note]:
         """Some letters at a time: who gets as many as asked for asks again."""
-        with translated():
-            letters: Any = self._client.lpop(mailbox_key(self._namespace, acker), LETTERS_TAKEN_MAX)
+        key = mailbox_key(self._namespace, acker)
+        with calling(self._servers):
+            letters: Any = self._servers.of(key).lpop(key, LETTERS_TAKEN_MAX)
         return notes_of(letters or ())
 
     def close(self) -> None:
         """Free the connection."""
-        self._client.close()
+        self._servers.close()
+
+
+def _put(client: redis.Redis, letters: Mapping[str, Sequence[Note]]) -> None:
+    with client.pipeline(transaction=False) as pipeline:
+        for key, some in letters.items():
+            pipeline.rpush(key, *letters_of(some))
+            pipeline.ltrim(key, -LETTERS_MAX, -1)
+            pipeline.expire(key, MAILBOX_LIFE_S)
+        pipeline.execute()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from importlib.resources import files
+from itertools import chain, islice
 from typing import Any
 
 import redis
@@ -72,6 +73,15 @@ class Script:
         """As `run_each`, in one transaction: all at one moment, which holds up the server."""
         return _many(client, calls, transaction=True)
 
+    @staticmethod
+    def run_apart(client: redis.Redis, groups: Sequence[Sequence[Call]]) -> list[list[Any]]:
+        """As `run_together`, in a transaction for each group, and in one round trip."""
+        try:
+            return _transactions(client, groups)
+        except NoScriptError:
+            _load(client, [call for calls in groups for call in calls])
+            return _transactions(client, groups)
+
 
 Call = tuple[Script, Sequence[str], Sequence[Argument]]
 """A script, its keys and its arguments."""
@@ -83,9 +93,31 @@ def _many(client: redis.Redis, calls: Sequence[Call], *, transaction: bool) -> l
     try:
         return _pipelined(client, calls, transaction=transaction)
     except NoScriptError:
-        for source in {script.source for script, _, _ in calls}:
-            _execute(client, "SCRIPT LOAD", source)
+        _load(client, calls)
         return _pipelined(client, calls, transaction=transaction)
+
+
+def _load(client: redis.Redis, calls: Sequence[Call]) -> None:
+    for source in {script.source for script, _, _ in calls}:
+        _execute(client, "SCRIPT LOAD", source)
+
+
+def _transactions(client: redis.Redis, groups: Sequence[Sequence[Call]]) -> list[list[Any]]:
+    with client.pipeline(transaction=False) as pipeline:
+        for calls in groups:
+            _execute(pipeline, "MULTI")
+            for script, keys, arguments in calls:
+                _execute(pipeline, "EVALSHA", *_call(script.digest, keys, arguments))
+            _execute(pipeline, "EXEC")
+        said = iter(pipeline.execute())
+    answers: list[list[Any]] = []
+    for calls in groups:
+        *_, found = islice(said, len(calls) + 2)
+        answers.append(found)
+    for answer in chain.from_iterable(answers):
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
 
 
 def _pipelined(

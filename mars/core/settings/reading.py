@@ -16,7 +16,10 @@ from mars.core.errors import SettingsError
 from mars.core.locations import FileRoots
 from mars.core.settings.sections import SECTIONS, Settings
 
-STORE_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+STORE_SCHEMES = (
+    *("redis", "rediss", "unix"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
 """Of `redis.url`."""
 
 
@@ -169,5 +172,6 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise SettingsError("balance.backlog_low must be below balance.backlog_high.")
     if settings.redis.url.partition("://")[0] not in STORE_SCHEMES:
         raise SettingsError(
-            "redis.url must begin with redis:// or redis+sentinel://, for TLS with rediss."
+            "redis.url must begin with redis://, redis+sentinel:// or redis+cluster://; "
+            "for TLS with rediss."
         )
