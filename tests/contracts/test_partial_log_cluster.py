@@ -244,5 +244,16 @@ def test_scripts_that_nodes_forgot_are_sent_again(
         assert log.append_together(sent) == [Applied(Sequence64(number + 1))] * 2
 
 
+def test_leases_of_many_tasks_are_answered_in_order(
+    cluster: ValkeyCluster, log: RedisPartialLog
+) -> None:
+    """Every other one is refused, on whichever node it is."""
+    names = [TaskName(f"task_{number}") for number in range(20)]
+    for name in names:
+        assert log.initialise(name, EPOCH, start())
+    leases = [IdleLease(name, EPOCH, LANE, number % 2) for number, name in enumerate(names)]
+    assert log.renew_idle(leases) == [number % 2 == 0 for number in range(20)]
+
+
 def _forget(node: ClusterNodeServer) -> None:
     node.call("SCRIPT", "FLUSH")

@@ -22,7 +22,7 @@ LARGE_CLASSES = {
     "KafkaSink": 27,
     "MemoryPartialLog": 36,
     "MemorySink": 27,
-    "RedisPartialLog": 34,
+    "RedisPartialLog": 32,
 }
 """To be taken apart; whoever adds a method to one of them takes another one out."""
 

@@ -24,6 +24,13 @@ def test_sentinels_are_named_with_their_password_and_the_name_of_the_primary() -
     assert "p@ss" not in repr(found)
 
 
+def test_nodes_of_a_cluster_are_named() -> None:
+    found = read_address("rediss+cluster://one,two:7000")
+    assert found.is_cluster
+    assert not found.is_sentinel
+    assert found.servers == (("one", 6379), ("two", 7000))
+
+
 def test_one_server_is_named() -> None:
     assert str(read_address("redis://:secret@host/3")) == "Redis at host:6379"
 

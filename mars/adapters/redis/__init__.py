@@ -5,6 +5,7 @@ scripts.py      loads lua/*.lua: one file per operation, with its keys and answe
 wire.py         arguments and answers of the scripts
 keys.py         the names of the keys
 doorbell.py     sharded publish and subscribe, best effort
+reading.py      Reader, of logs
 notes.py        RedisNoteBox, the mailboxes of the tuple tracker
 connection.py   the client, its time-outs, and the table of errors
 addresses.py    what the URL says

@@ -10,7 +10,7 @@ from redis.exceptions import OutOfMemoryError
 
 from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
-from mars.adapters.redis.servers import Servers, calling, where_they_lie
+from mars.adapters.redis.servers import StoreServers, calling, where_they_lie
 from mars.adapters.redis.wire import append_arguments, append_outcome
 from mars.adapters.store import check_batch, holder_limit
 from mars.core.errors import Unavailable
@@ -26,7 +26,7 @@ _APPEND_WITHOUT_MEMORY = _APPEND.without_memory()
 class Appender:
     """Stores batches for a namespace with so many buckets; `budget`: bytes of a task's log."""
 
-    def __init__(self, servers: Servers, namespace: str, buckets: int, budget: int) -> None:
+    def __init__(self, servers: StoreServers, namespace: str, buckets: int, budget: int) -> None:
         self._servers = servers
         self._namespace = namespace
         self._buckets = buckets

@@ -16,7 +16,7 @@ from redis.client import PubSub
 
 from mars.adapters.redis.connection import ERRORS
 from mars.adapters.redis.sentinels import is_former
-from mars.adapters.redis.servers import Servers
+from mars.adapters.redis.servers import StoreServers
 from mars.core.types import TaskName
 
 RECONNECT_PAUSE_S = 1.0
@@ -32,7 +32,7 @@ class Doorbell:
     For one thread at a time.
     """
 
-    def __init__(self, servers: Servers) -> None:
+    def __init__(self, servers: StoreServers) -> None:
         self._servers = servers
         self._wanted: Mapping[str, TaskName] = {}
         self._heard: dict[str, PubSub] = {}

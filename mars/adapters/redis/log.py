@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
-
-import redis
 
 from mars.adapters.redis.appending import Appender
 from mars.adapters.redis.connection import (
@@ -19,12 +16,11 @@ from mars.adapters.redis.connection import (
 from mars.adapters.redis.doorbell import Doorbell
 from mars.adapters.redis.keys import TaskKeys, store_key
 from mars.adapters.redis.looking import Looker
+from mars.adapters.redis.reading import Reader
 from mars.adapters.redis.scripts import Argument, Call, Script
-from mars.adapters.redis.servers import Servers, calling, open_servers, where_they_lie
+from mars.adapters.redis.servers import StoreServers, calling, open_servers, where_they_lie
 from mars.adapters.redis.wire import (
-    base_entries,
     initialise_arguments,
-    log_entries,
     pairs,
     read_begun,
     read_cleared,
@@ -93,7 +89,7 @@ class RedisPartialLog:
     """
 
     def __init__(
-        self, servers: Servers, bell: Servers, namespace: str, buckets: int, budget: int
+        self, servers: StoreServers, bell: StoreServers, namespace: str, buckets: int, budget: int
     ) -> None:
         self._servers = servers
         self._bell = bell
@@ -103,6 +99,7 @@ class RedisPartialLog:
         self._budget = budget
         self._appender = Appender(servers, namespace, buckets, budget)
         self._looker = Looker(servers, namespace)
+        self._reader = Reader(servers, namespace)
 
     @classmethod
     def open(cls, settings: Settings, buckets: int) -> RedisPartialLog:
@@ -232,20 +229,13 @@ class RedisPartialLog:
 
         Entries and base of a fresh reader are of the same moment; so are entries and their count.
         """
-        followed = self._follow([request for request in requests if request.after > 0])
-        return [
-            followed[request]
-            if request.after > 0
-            else self._read_whole([(request.task, request.bucket)], request.upto)[0]
-            for request in requests
-        ]
+        return self._reader.read_many(requests)
 
     def read_together(
         self, task: TaskName, buckets: Sequence[Bucket], upto: Sequence64
     ) -> list[LogSlice]:
         """The whole logs of several buckets, in one round trip that holds up the server."""
-        logs = [(task, bucket) for bucket in buckets]
-        return self._read_whole(logs, upto, merged_upto="+inf")
+        return self._reader.read_together(task, buckets, upto)
 
     def trim(
         self,
@@ -374,99 +364,3 @@ class RedisPartialLog:
     def _done(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> bool:
         with calling(self._servers):
             return bool(script.run(self._servers.of(keys[0]), keys, arguments) == 1)
-
-    def _follow(self, requests: Sequence[ReadRequest]) -> dict[ReadRequest, LogSlice]:
-        """Those of a task are of one moment, where a transaction may ask for all of them all."""
-        parts: dict[TaskName | None, list[ReadRequest]] = {}
-        for request in requests:
-            part = None if self._servers.joins_tasks else request.task
-            parts.setdefault(part, []).append(request)
-        return {request: piece for part in parts.values() for request, piece in self._part(part)}
-
-    def _part(self, requests: Sequence[ReadRequest]) -> Iterator[tuple[ReadRequest, LogSlice]]:
-        with self._transaction(requests[0].task) as pipeline:
-            for request in requests:
-                keys = self._keys(request.task)
-                log = keys.log(request.bucket)
-                pipeline.xrange(log, f"{request.after + 1}-0", f"{request.upto}-0")
-                pipeline.zrangebyscore(keys.merged(request.bucket), request.after + 1, request.upto)
-                _count(pipeline, keys, request.bucket)
-            pipeline.info(*RUN_SECTIONS)
-            *answers, server = pipeline.execute()
-        run_id = run_id_of(server)
-        for request, (*found, counts) in zip(requests, _of_each(answers, 2), strict=True):
-            entries = log_entries(*found)
-            yield request, LogSlice(None, entries, run_id=run_id, vanished=_vanished(counts))
-
-    @contextmanager
-    def _transaction(self, task: TaskName) -> Iterator[redis.client.Pipeline]:
-        """On the server of a task."""
-        with calling(self._servers):
-            client = self._servers.of(self._keys(task).meta)
-            with client.pipeline(transaction=True) as pipeline:
-                yield pipeline
-
-    def _read_whole(
-        self,
-        logs: Sequence[tuple[TaskName, Bucket]],
-        upto: Sequence64,
-        merged_upto: Sequence64 | str | None = None,
-    ) -> list[LogSlice]:
-        """Bases and entries of whole logs of one task, all of one moment.
-
-        `merged_upto`: the last merged entry that is looked at, if it may begin at or below `upto`.
-        """
-        if not logs:
-            return []
-        # A transaction instead of a script: Lua would copy every entry twice.
-        with self._transaction(logs[0][0]) as pipeline:
-            for task, bucket in logs:
-                keys = self._keys(task)
-                pipeline.hgetall(keys.base(bucket))
-                pipeline.xrange(keys.log(bucket), "-", f"{upto}-0")
-                pipeline.zrangebyscore(keys.merged(bucket), "-inf", merged_upto or upto)
-                _count(pipeline, keys, bucket)
-            pipeline.info(*RUN_SECTIONS)
-            *answers, server = pipeline.execute()
-        run_id = run_id_of(server)
-        return [
-            _whole_slice(bases, _begun(log_entries(*found), upto), run_id, _vanished(counts))
-            for bases, *found, counts in _of_each(answers, 3)
-        ]
-
-
-def _begun(entries: tuple[Entry, ...], upto: Sequence64) -> tuple[Entry, ...]:
-    """Those that hold something of what was appended up to a SEQ."""
-    return tuple(entry for entry in entries if entry.seqs[0] <= upto)
-
-
-def _count(pipeline: redis.client.Pipeline, keys: TaskKeys, bucket: Bucket) -> None:
-    """Ask how many entries a log should hold, and how many it does."""
-    pipeline.hlen(keys.sizes(bucket))
-    pipeline.xlen(keys.log(bucket))
-    pipeline.zcard(keys.merged(bucket))
-
-
-_COUNTS = 3
-"""Answers to `_count`."""
-
-
-def _of_each(answers: Sequence[Any], contents: int) -> Iterator[list[Any]]:
-    """Of each log: so many answers, then its counts."""
-    width = contents + _COUNTS
-    for start in range(0, len(answers), width):
-        one = answers[start : start + width]
-        yield [*one[:contents], one[contents:]]
-
-
-def _vanished(counts: Sequence[int]) -> int:
-    noted, *held = counts
-    return max(0, noted - sum(held))
-
-
-def _whole_slice(
-    merged: dict[bytes, bytes], entries: tuple[Entry, ...], run_id: str, vanished: int
-) -> LogSlice:
-    bases = base_entries(merged)
-    first = bases[0] if bases else None
-    return LogSlice(first, entries, tuple(bases[1:]), run_id, vanished)

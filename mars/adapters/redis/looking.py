@@ -15,7 +15,7 @@ import redis
 
 from mars.adapters.redis.keys import TaskKeys
 from mars.adapters.redis.scripts import CALLS_AT_ONCE_MAX, Argument, Call, Script
-from mars.adapters.redis.servers import Servers, calling
+from mars.adapters.redis.servers import StoreServers, calling
 from mars.adapters.redis.wire import read_head, read_news
 from mars.adapters.store import LOOK_BYTES_MAX, LOOK_ENTRIES_MAX
 from mars.core.types import Bucket, Sequence64, StoreEpoch, TaskName
@@ -30,7 +30,7 @@ _RUN_ID = Script.load("run_id")
 class Looker:
     """Looks at the tasks of a namespace."""
 
-    def __init__(self, servers: Servers, namespace: str) -> None:
+    def __init__(self, servers: StoreServers, namespace: str) -> None:
         self._servers = servers
         self._namespace = namespace
 

@@ -9,7 +9,7 @@ import redis
 
 from mars.adapters.redis.connection import CALL_TIMEOUT_S
 from mars.adapters.redis.keys import mailbox_key
-from mars.adapters.redis.servers import Servers, calling, open_servers
+from mars.adapters.redis.servers import StoreServers, calling, open_servers
 from mars.adapters.store import LETTERS_MAX, LETTERS_TAKEN_MAX, letters_of, notes_of
 from mars.core.settings import Settings
 from mars.core.types import MemberId
@@ -23,7 +23,7 @@ MAILBOX_LIFE_S = 600
 class RedisNoteBox(NoteBox):
     """`NoteBox` on lists that are trimmed at their older end."""
 
-    def __init__(self, servers: Servers, namespace: str) -> None:
+    def __init__(self, servers: StoreServers, namespace: str) -> None:
         self._servers = servers
         self._namespace = namespace
 

@@ -23,7 +23,7 @@ SLOTS_TIMEOUT_S = 1.0
 """How long a node may take to say which node has which slots; another one is asked then."""
 
 
-class Servers(Protocol):
+class StoreServers(Protocol):
     """The servers of a store; calls may come from several threads."""
 
     joins_tasks: bool
@@ -43,7 +43,7 @@ class Servers(Protocol):
 
 
 class OneServer:
-    """`Servers` where there is one, or a primary that sentinels name."""
+    """`StoreServers` where there is one, or a primary that sentinels name."""
 
     joins_tasks = True
 
@@ -63,12 +63,12 @@ class OneServer:
         """Nothing to look at."""
 
     def close(self) -> None:
-        """See `Servers`."""
+        """See `StoreServers`."""
         self._client.close()
 
 
 class ClusterServers:
-    """`Servers` where they are the primaries of a cluster, which redis-py finds.
+    """`StoreServers` where they are the primaries of a cluster, which redis-py finds.
 
     Calls go to the nodes by connections of ours, which follow no redirection: a script that met one
     has not run, and whoever sent it sends it again, as after any lost answer. By then it is known
@@ -104,7 +104,7 @@ class ClusterServers:
             nodes.close()
 
     def close(self) -> None:
-        """See `Servers`."""
+        """See `StoreServers`."""
         self.look_anew()
         for client in self._clients.values():
             client.close()
@@ -127,7 +127,7 @@ class ClusterServers:
         return self._clients[place]
 
 
-def open_servers(settings: RedisSettings, timeout_s: float) -> Servers:
+def open_servers(settings: RedisSettings, timeout_s: float) -> StoreServers:
     """Those that the settings name; connects when it is first used. Raises SettingsError."""
     if read_address(settings.url).is_cluster:
         return ClusterServers(settings, timeout_s)
@@ -135,7 +135,7 @@ def open_servers(settings: RedisSettings, timeout_s: float) -> Servers:
 
 
 @contextmanager
-def calling(servers: Servers) -> Iterator[None]:
+def calling(servers: StoreServers) -> Iterator[None]:
     """Turn whatever the client raises into `Unavailable`."""
     with translated():
         try:
@@ -146,7 +146,9 @@ def calling(servers: Servers) -> Iterator[None]:
 
 
 def where_they_lie(
-    servers: Servers, calls: Sequence[Call], run: Callable[[redis.Redis, Sequence[Call]], list[Any]]
+    servers: StoreServers,
+    calls: Sequence[Call],
+    run: Callable[[redis.Redis, Sequence[Call]], list[Any]],
 ) -> list[Any]:
     """Let each server run the calls on its keys; the answers in the order of the calls."""
     places: dict[redis.Redis, list[int]] = {}

@@ -47,7 +47,8 @@ class RedisSettings:
     """How Redis (or Valkey) is reached."""
 
     url: str = field(default="redis://127.0.0.1:6379/0", repr=False)
-    """`redis://host:port/db`, `redis+sentinel://host:port,host:port/name`; `rediss` for TLS."""
+    """`redis://host:port/db`, `redis+sentinel://host:port,host:port/name` or
+    `redis+cluster://host:port,host:port`; `rediss` for TLS."""
     username: str = ""
     password: str = field(default="", repr=False)
     tls_ca_location: str = ""

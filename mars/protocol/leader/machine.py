@@ -308,7 +308,7 @@ def _other_store(identity: StoreIdentity, assignment: Assignment) -> str:
     if identity.sealed_epoch is None:
         return f"Redis was started anew or emptied, it has nothing of {of}"
     if identity.sealed_epoch == assignment.store_epoch:
-        return f"Redis was started again with what it had saved of {of}"
+        return f"Redis was started again, or a replica took its place, with what it had of {of}"
     return f"Redis holds epoch {identity.sealed_epoch}, not {of}"
 
 

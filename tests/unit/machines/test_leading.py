@@ -671,7 +671,7 @@ def test_a_store_lost_again_right_after_its_tasks_were_initialised_raises_the_ep
     ("identity", "said"),
     [
         (StoreIdentity("run-9", None, None), "started anew or emptied, it has nothing of epoch 1"),
-        (StoreIdentity("run-9", "run-1", StoreEpoch(1)), "what it had saved of epoch 1"),
+        (StoreIdentity("run-9", "run-1", StoreEpoch(1)), "what it had of epoch 1"),
         (
             StoreIdentity("run-9", "run-0", StoreEpoch(7)),
             "holds epoch 7, not epoch 1; run id",
