@@ -73,7 +73,7 @@ def appended(log: RedisPartialLog, seq: int) -> bool:
         assert isinstance(found, Applied | Stale)
         return found
 
-    found = eventually(answer, within_s=60.0)
+    found = eventually(answer)
     assert found in (Applied(Sequence64(seq)), Stale(LANE, seq * 10))
     return isinstance(found, Applied)
 
@@ -217,6 +217,27 @@ def test_a_cluster_that_is_not_named_as_one_says_what_to_write(
     with pytest.raises(Unavailable, match=r"redis\+cluster://"):
         single.append(TASK, EPOCH, 1, batch(0, 10))
     single.close()
+
+
+def test_the_documented_rights_are_enough(cluster: ValkeyCluster) -> None:
+    rights = ("~mars:*", "&mars:*", "+@all", "-@admin", "-@dangerous", "+info")
+    for node in cluster.nodes:
+        node.call("ACL", "SETUSER", "mars", "on", ">secret", *rights)
+        node.call("ACL", "SETUSER", "default", "-@all", "+@admin", "+cluster", "+info", "+ping")
+    own = RedisSettings(url=cluster.url, username="mars", password="secret")
+    log = RedisPartialLog.open(Settings(redis=own), BUCKETS)
+
+    assert log.ping() is None
+    assert log.initialise(TASK, EPOCH, start())
+    assert log.seal(EPOCH, LEADER, log.identity().run_id)
+    assert log.identity().run_id == log.identity().sealed_run_id
+    log.listen([TASK])
+    seqs = iter(range(1, 10_000))
+    eventually(lambda: appended(log, next(seqs)) and log.wait(0.1) == {TASK})
+    assert head_of(log).seq == len(entries(log))
+    log.close()
+    wrong = Settings(redis=RedisSettings(url=cluster.url, username="mars", password="other"))
+    assert "redis.password" in str(redis_ready(wrong))
 
 
 def test_a_server_that_is_none_of_a_cluster_is_told_of(valkey_server: ValkeyServer) -> None:

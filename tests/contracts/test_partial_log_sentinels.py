@@ -178,5 +178,9 @@ def test_sentinels_and_servers_have_passwords_of_their_own(
         missing = str(redis_ready(Settings(redis=replace(right, url=servers.url))))
         assert "Authentication required" in missing
         assert "redis.url" in missing
+        for sentinel in servers.sentinels:
+            sentinel.allow("mars", "of-mars", "+sentinel|masters")
+        as_user = replace(right, url=url.replace("://:of-sentinels", "://mars:of-mars"))
+        assert redis_ready(Settings(redis=as_user)) is None
         wrong = replace(right, password="other")
         assert "redis.password" in str(redis_ready(Settings(redis=wrong)))

@@ -57,10 +57,17 @@ class SentinelServer(ValkeyServer):
 
     def ask(self, *words: object) -> Any:
         """One of its commands."""
+        return self._call("SENTINEL", *words)
+
+    def allow(self, user: str, password: str, *rights: str) -> None:
+        """Make a user that may do so much."""
+        self._call("ACL", "SETUSER", user, "on", f">{password}", *rights)
+
+    def _call(self, *words: object) -> Any:
         own = {"password": self.password or None}
         client = redis.Redis(HOST, self.port, decode_responses=True, **own)
         try:
-            return client.execute_command("SENTINEL", *words)
+            return client.execute_command(*words)
         finally:
             client.close()
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import redis
 from redis.cluster import ClusterNode, NodesManager
 from redis.crc import key_slot
+from redis.exceptions import AuthenticationError, RedisClusterException
 
 from mars.adapters.redis.addresses import read_address
 from mars.adapters.redis.connection import ERRORS, at_node, connect, translated
@@ -117,7 +118,12 @@ class ClusterServers:
                 ClusterNode(host, port)  # type: ignore[no-untyped-call]
                 for host, port in {*self._seeds, *self._clients}
             ]
-            self._nodes = NodesManager(seeds, **options)
+            try:
+                self._nodes = NodesManager(seeds, **options)
+            except RedisClusterException as error:
+                if isinstance(error.__cause__, AuthenticationError):
+                    raise error.__cause__ from None
+                raise
         return self._nodes
 
     def _client(self, node: ClusterNode) -> redis.Redis:
