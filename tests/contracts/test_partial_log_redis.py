@@ -318,6 +318,28 @@ def test_everything_runs_in_a_cluster_because_a_task_is_one_hash_slot(
 
 
 @pytest.mark.integration
+def test_a_task_that_is_listened_to_again_needs_no_other_connection(
+    redis_log: RedisPartialLog,
+) -> None:
+    redis_log.listen([TASK])
+    redis_log.wait(0.01)
+    before = dict(redis_log._doorbell._pubsubs)
+    assert before
+    redis_log.listen([])
+    redis_log.wait(0.01)
+    redis_log.listen([TASK])
+    sent = iter(range(0, 10_000, 10))
+
+    def heard() -> bool:
+        first = next(sent)
+        assert isinstance(redis_log.append(TASK, EPOCH, 1, batch(first, first + 10)), Applied)
+        return redis_log.wait(0.1) == {TASK}
+
+    eventually(heard)
+    assert redis_log._doorbell._pubsubs == before
+
+
+@pytest.mark.integration
 def test_the_store_that_is_one_server_has_that_ones_id(redis_log: RedisPartialLog) -> None:
     assert redis_log.identity().run_id == server_of(redis_log) != ""
 

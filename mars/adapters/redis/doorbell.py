@@ -36,6 +36,7 @@ class Doorbell:
         self._servers = servers
         self._wanted: Mapping[str, TaskName] = {}
         self._heard: dict[str, PubSub] = {}
+        self._left: set[str] = set()
         self._pubsubs: dict[redis.Redis, PubSub] = {}
         self._next_try_s = 0.0
 
@@ -60,7 +61,7 @@ class Doorbell:
 
     def close(self) -> None:
         """Give the connections back; the next `wait` makes others."""
-        pubsubs, self._pubsubs, self._heard = self._pubsubs, {}, {}
+        pubsubs, self._pubsubs, self._heard, self._left = self._pubsubs, {}, {}, set()
         for pubsub in pubsubs.values():
             try:
                 pubsub.close()
@@ -81,19 +82,20 @@ class Doorbell:
             self._heard[channel].ssubscribe(channel)
         for channel in self._heard.keys() - self._wanted.keys():
             self._heard.pop(channel).sunsubscribe(channel)  # type: ignore[no-untyped-call]
+            self._left.add(channel)
         return bool(self._heard)
 
     def _rung(self, deadline_s: float) -> frozenset[TaskName]:
         """What has rung by now, or rings first."""
         rung = self._drained()
         while not rung and (left_s := deadline_s - time.monotonic()) > 0:
-            readable([_socket(pubsub) for pubsub in self._pubsubs.values()], left_s)
+            readable([_socket(pubsub) for pubsub in set(self._heard.values())], left_s)
             rung = self._drained()
         return frozenset(rung)
 
     def _drained(self) -> set[TaskName]:
         rung: set[TaskName] = set()
-        for pubsub in self._pubsubs.values():
+        for pubsub in set(self._heard.values()):
             for _ in range(BELLS_MAX):
                 message = pubsub.get_message(timeout=0.0)
                 if message is None:
@@ -104,8 +106,10 @@ class Doorbell:
     def _task_of(self, message: Mapping[str, Any]) -> set[TaskName]:
         """Whose bell it is; nobody's for a confirmed subscription."""
         channel = message["channel"].decode()
-        if message["type"] == "sunsubscribe" and channel in self._heard:
-            raise redis.ConnectionError("the slot of this channel has moved")
+        if message["type"] == "sunsubscribe":
+            if channel not in self._left:
+                raise redis.ConnectionError("the slot of this channel has moved")
+            self._left.discard(channel)
         if message["type"] != "smessage" or channel not in self._wanted:
             return set()
         return {self._wanted[channel]}
