@@ -10,7 +10,7 @@ from redis.sentinel import MasterNotFoundError, SentinelManagedSSLConnection
 
 from mars.adapters.redis.addresses import read_address
 from mars.adapters.redis.connection import connect
-from mars.adapters.redis.sentinels import Sentinels
+from mars.adapters.redis.sentinels import PrimaryPool, Sentinels
 from mars.core.errors import SettingsError
 from mars.core.settings import RedisSettings, load
 
@@ -119,3 +119,25 @@ def test_a_sentinel_that_is_silent_is_asked_after_the_others_for_a_while() -> No
     with pytest.raises(MasterNotFoundError, match="late"):
         found.discover_master("m")
     assert dark.asked == 2
+
+
+def test_while_no_sentinel_answers_a_tenth_of_the_time_goes_into_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = asked = 0.0
+
+    class Dark:
+        def discover_master(self, _name: str) -> None:
+            nonlocal now_s, asked
+            now_s += 3.0
+            asked += 3.0
+            raise MasterNotFoundError("dark")
+
+    monkeypatch.setattr("mars.adapters.redis.sentinels.time.monotonic", lambda: now_s)
+    pool = PrimaryPool("m", Dark())
+    pool.proxy.master_address = ("host", 1)
+    while now_s < 300:
+        pool.follow()
+        now_s += 0.1
+
+    assert 24 <= asked <= 33

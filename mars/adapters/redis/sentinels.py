@@ -20,6 +20,9 @@ SENTINEL_TIMEOUT_S = 1.0
 ASK_EVERY_S = 1.0
 """How long a former primary is written to at the most, after a sentinel knows of another."""
 
+ASK_PAUSE = 9
+"""Times as long as a question took there is none: what is connected waits for a tenth at most."""
+
 SILENT_S = 30.0
 """So long a sentinel that did not answer is asked after the others."""
 
@@ -64,9 +67,10 @@ class Sentinels(Sentinel):
         return newest["ip"], newest["port"]
 
     def _in_turn(self) -> list[redis.Redis]:
-        self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
+        first, *others = self.sentinels  # read once: several threads may turn it
+        self.sentinels = [*others, first]
         now_s = time.monotonic()
-        return sorted(self.sentinels, key=lambda one: self._silent_until_s.get(one, 0.0) > now_s)
+        return sorted([*others, first], key=lambda one: self._silent_until_s.get(one, 0.0) > now_s)
 
 
 class PrimaryPool(SentinelConnectionPool):
@@ -86,14 +90,16 @@ class PrimaryPool(SentinelConnectionPool):
 
         Where no sentinel answers, what is connected goes on.
         """
-        now_s = time.monotonic()
-        if self.master_address is None or now_s < self._next_look_s:
+        begun_s = time.monotonic()
+        if self.master_address is None or begun_s < self._next_look_s:
             return
-        self._next_look_s = now_s + ASK_EVERY_S
+        self._next_look_s = begun_s + ASK_EVERY_S
         try:
             self.get_master_address()  # type: ignore[no-untyped-call]
         except MasterNotFoundError:
             pass  # whoever has no connection hears of it
+        asked_s = time.monotonic()
+        self._next_look_s = asked_s + max(ASK_EVERY_S, ASK_PAUSE * (asked_s - begun_s))
 
     def disconnect(self, inuse_connections: bool = True) -> None:
         """Close connections, with all of them those to the sentinels."""
