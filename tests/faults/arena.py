@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mars.core.errors import MarsError
 from tests.faults.conftest import FOUR_BUCKETS, NO_BULK, settings
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.linked import LinkedRole
@@ -25,6 +26,16 @@ session_timeout_s = 6.0
 """
 """As short as those of consumer groups, 10 s by default: who stands still is missed sooner, and a
 run holds more."""
+
+HOT_BUCKET = ("--buckets", "1")
+SOON_HOT = """
+[balance]
+use_low = 0.01
+use_target = 0.03
+use_high = 0.04
+cooldown_s = 3.0
+"""
+"""What little there is to do here counts: the leader finds assistants for the one bucket."""
 
 CHILDREN = ("mapper-1", "reducer-1", "api")
 """Of `mars up`, which starts again what dies."""
@@ -87,6 +98,14 @@ class Arena:
                 with Store(self.mars) as again:
                     again.limit_memory(before)
 
+    def segments_merged(self) -> int:
+        """By assistants, since each process was started; 0 if the API cannot tell."""
+        try:
+            members = self.mars.client.cluster().members
+        except MarsError:
+            return 0
+        return int(sum(one.load.get("assisted_segments_total", 0) for one in members))
+
     def flush(self) -> None:
         """FLUSHALL."""
         with Store(self.mars) as store:
@@ -99,11 +118,12 @@ class Arena:
 
 
 @contextmanager
-def arena(data: Path) -> Iterator[Arena]:
-    """Everything that is needed, ready."""
+def arena(data: Path, *, hot: bool = False) -> Iterator[Arena]:
+    """Everything that is needed, ready; `hot`: with one bucket, which has assistants."""
     config = data / "faults.toml"
-    config.write_text(settings() + SESSIONS, "utf-8")
-    options = ("--mappers", "1", "--reducers", "1", *FOUR_BUCKETS, *NO_BULK)
+    config.write_text(settings() + SESSIONS + SOON_HOT * hot, "utf-8")
+    buckets = HOT_BUCKET if hot else FOUR_BUCKETS
+    options = ("--mappers", "1", "--reducers", "1", *buckets, *NO_BULK)
     mars = MarsCluster(data, "--config", str(config), *options)
     try:
         with ExitStack() as stack:

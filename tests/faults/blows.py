@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from mars.core.errors import MarsError
+from mars.core.errors import Conflict, MarsError, TooMany, Unavailable
 from tests.faults.arena import CHILDREN, MAPPERS, REDUCERS, Arena
 from tests.support.bad_rows import JSON
 from tests.support.cluster import wait_for
@@ -21,7 +21,7 @@ from tests.support.load import PARTITIONS, Load
 from tests.support.poison import Poison, PoisonSender, many_rows
 from tests.support.queries import Query, any_query
 from tests.support.rows import FIELDS
-from tests.support.users import Users
+from tests.support.users import PATIENCE_S, Users
 
 PAUSE_S = (0.3, 2.0)
 """Between the begins of two blows; those that last go on beside each other."""
@@ -50,8 +50,14 @@ REBALANCED_S = (0.0, 8.0)
 MISSED_S = 10.0
 """How long that takes on a quiet machine."""
 
+TASKS_MAX = 90
+"""Which task of the load fails is a number below it, taken modulo their number."""
+
 USERS_MAX = 12
 """Which user is asked for a change is a number below it, taken modulo their number."""
+
+FAILED_S = (0.0, 2.0)
+"""How long a task stays failed: within a commit, and longer than one."""
 
 LOOK_AND_ACT_S = 0.5
 """Within it a leader has looked, and has not yet acted on all that it has seen."""
@@ -197,6 +203,35 @@ def _full(chance: random.Random) -> Blow:
     return _lasting(chance, "the store is full", lambda on: on.arena.full_store(), "redis")
 
 
+def _fail_a_task(chance: random.Random) -> Blow:
+    number, seconds = chance.randrange(TASKS_MAX), chance.uniform(*FAILED_S)
+    times = chance.randrange(1, 4)
+    what = f"task {number} fails and is resumed, {times} times"
+    return Blow(what, lambda on: fail_and_resume(on, number, seconds, times), frozenset({what}))
+
+
+def fail_and_resume(on: Scene, number: int, seconds: float, times: int) -> None:
+    """A process says that one of the load's tasks has failed; somebody resumes it."""
+    name = on.load.names[number % len(on.load.names)]
+    for _ in range(times):
+        _insist(lambda: on.users.chronicle.fail(name))
+        time.sleep(seconds)  # how much happens meanwhile
+        _insist(lambda: on.arena.mars.client.resume_task(name))
+
+
+def _insist(act: Callable[[], object]) -> None:
+    """Until it is answered, whatever else is broken."""
+
+    def done() -> bool:
+        try:
+            act()
+        except (Unavailable, Conflict, TooMany):
+            return False
+        return True
+
+    wait_for("an answer", done, seconds=PATIENCE_S)
+
+
 def _deaf_mapper(chance: random.Random) -> Blow:
     name, how = chance.choice(MAPPERS), chance.choice(["cut", "stall", "deaf up", "deaf down"])
     others = [each for each in (*MAPPERS, "mapper-1") if each != name]
@@ -309,10 +344,11 @@ BLOWS: tuple[tuple[int, Callable[[random.Random], Blow]], ...] = (
     (1, _away),
     (1, _server_still),
     (1, _full),
+    (2, _fail_a_task),
     (1, _deaf_mapper),
     (1, _still_leader),
 )
-"""Each kind with its weight: of 22 blows so many are of it."""
+"""Each kind with its weight: of 24 blows so many are of it."""
 
 TRIES_MAX = 20
 """To find a blow whose targets no other strikes."""

@@ -2,7 +2,7 @@
 
     python -m tests.faults.long [--minutes N] [--runs N] [--seed N] [--folder FOLDER]
 
-A run is some seconds of rows for tasks of several kinds, which nobody touches, and for those of
+A run is some seconds of rows for tasks of several kinds, which nobody changes, and for those of
 users, who change, pause, resume, delete and register again all the time. A blow falls every second
 or so; several last beside each other. Then all heals. The results of each version of each task must
 be those of DuckDB over the rows of its offsets, ledgers must balance, progress must only have gone
@@ -40,6 +40,7 @@ from tests.faults.evidence import keep
 from tests.support.cluster import wait_for
 from tests.support.companions import LONG_KINDS, AccompaniedLoad
 from tests.support.poison import memory_mib
+from tests.support.queries import SESSIONS
 from tests.support.users import Deed, Users, UsersLoad
 from tests.support.users_check import UsersCheck
 
@@ -53,7 +54,7 @@ MEMORY_MIB_MAX = 700
 """Of a mapper, once all that was sent is counted."""
 
 USERS = 3
-ARENA_RUNS = 20
+ARENA_RUNS = 10
 """Of one cluster. Topics and deleted tasks stay; with thousands of them, a broker that was killed
 would need minutes to come back."""
 
@@ -68,6 +69,7 @@ class Struck(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """A line of the history; `rows` are those of the topic, each read by every task.
 
+    `segments`: what assistants had merged at the end, since their processes were started.
     `phases` are the seconds until all had healed, until all was compared, and until the store was
     empty of the run's tasks.
     """
@@ -79,13 +81,14 @@ class Verdict(msgspec.Struct, frozen=True):
     phases: tuple[float, ...]
     blows: tuple[Struck, ...]
     deeds: tuple[Deed, ...]
+    segments: int
     problem: str
 
 
 class LongLoad(UsersLoad, AccompaniedLoad):
     """Rows for all kinds of tasks."""
 
-    kinds = LONG_KINDS
+    kinds = (*LONG_KINDS, SESSIONS)
 
 
 @dataclass(slots=True)
@@ -120,6 +123,7 @@ class Run:
             tuple(self.phases),
             tuple(sorted(self.struck, key=lambda one: one.at_s)),
             users.deeds,
+            self.arena.segments_merged(),
             problem,
         )
 
@@ -177,16 +181,23 @@ class Run:
 
 
 @contextmanager
-def _fresh_arena() -> Iterator[Arena]:
-    with tempfile.TemporaryDirectory(prefix="mars-faults-") as data, arena(Path(data)) as found:
+def _fresh_arena(*, hot: bool) -> Iterator[Arena]:
+    with (
+        tempfile.TemporaryDirectory(prefix="mars-faults-") as data,
+        arena(Path(data), hot=hot) as found,
+    ):
         yield found
 
 
 def _runs(goes_on: Callable[[int], bool], seeds: Iterator[int], folder: Path) -> list[Verdict]:
-    """Run after run, in a new cluster after ARENA_RUNS of them, and after one that failed."""
+    """Run after run, in a new cluster after ARENA_RUNS of them, and after one that failed.
+
+    Every second cluster has one bucket only, with assistants.
+    """
     verdicts: list[Verdict] = []
+    hot = False
     while goes_on(len(verdicts)):
-        with _fresh_arena() as found:
+        with _fresh_arena(hot=hot) as found:
             for _ in range(ARENA_RUNS):
                 if not goes_on(len(verdicts)):
                     break
@@ -194,6 +205,7 @@ def _runs(goes_on: Callable[[int], bool], seeds: Iterator[int], folder: Path) ->
                 _note(folder / "history.jsonl", verdicts[-1])
                 if verdicts[-1].problem:
                     break  # what is left of it would strike the next one
+        hot = not hot
     return verdicts
 
 
@@ -229,7 +241,8 @@ def _note(history: Path, verdict: Verdict) -> None:
     sentence = verdict.problem.splitlines()[0] if verdict.problem else "exact"
     sys.stdout.write(
         f"run {verdict.seed}: {verdict.rows} rows, {len(verdict.blows)} blows, "
-        f"{len(verdict.deeds)} deeds, {verdict.versions} versions, {verdict.seconds:.0f} s: "
+        f"{len(verdict.deeds)} deeds, {verdict.versions} versions, {verdict.segments} segments of "
+        f"assistants, {verdict.seconds:.0f} s: "
         f"{sentence}\n"
     )
     sys.stdout.flush()

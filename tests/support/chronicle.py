@@ -17,6 +17,7 @@ from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.errors import Unavailable
 from mars.core.settings import load
 from mars.core.types import Lane, TaskName
+from mars.process.tasks import fail_task
 from tests.support.cluster import MarsCluster
 from tests.support.queries import Query
 from tests.support.versions import Life, Version
@@ -124,6 +125,12 @@ class Chronicle:
                 found = self._registry.task(TaskName(name))
                 if found is not None:
                     self.stories[name].note(found[0])
+
+    def fail(self, name: str) -> None:
+        """Say that a task has failed, as a process does that fails with it. Raises Unavailable."""
+        found = self._registry.task(TaskName(name))
+        assert found is not None, f"{name} is gone, and nobody has deleted it"
+        fail_task(self._registry, TaskName(name), found[0].current.version, "a fault says so")
 
     def _follow(self) -> None:
         while not self._over.wait(LOOK_S):
