@@ -247,17 +247,17 @@ class KafkaReader:
         events = self._gathering.take_events()
         if events:
             self._troubles.answered()
-        try:
-            self._set_aside()
-        except Unavailable as problem:
-            self._troubles.refused(problem)
-        events += self._gone()
-        events += self._passed_over()
+        # What one of them has found is told, whatever the client refuses to the next.
+        for deal in (self._set_aside, self._gone, self._passed_over):
+            try:
+                deal(events)
+            except Unavailable as problem:
+                self._troubles.refused(problem)
         events += self._rebalances
         self._rebalances = []
         return events
 
-    def _set_aside(self) -> None:
+    def _set_aside(self, _events: list[SourceEvent]) -> None:
         """Deal with the partitions that cannot be read on."""
         gathering = self._gathering
         for (topic, partition), offset in gathering.lost.items():
@@ -275,14 +275,16 @@ class KafkaReader:
             self._troubles.heard(error)
         gathering.remarks.clear()
 
-    def _passed_over(self) -> list[SourceEvent]:
+    def _passed_over(self, events: list[SourceEvent]) -> None:
         """Messages of batches that cannot be unpacked, once it is known where these end."""
         found, searches = self._gathering, self._searches
         undecodable, found.undecodable = found.undecodable, {}
         for place, begin in undecodable.items():
             position = self._positions[place]
-            self.drop(*place)
-            searches.begin(place, position, begin)
+            try:
+                self.drop(*place)
+            finally:
+                searches.begin(place, position, begin)
         answers, found.answers = found.answers, {}
         for place, begin_there in answers.items():
             searches.answered(place, found.asked.pop(place), begin_there)
@@ -297,17 +299,14 @@ class KafkaReader:
                 continue
             if offset is not None:
                 found.asked[place] = offset
-        events: list[SourceEvent] = []
         for place in searches.found():
             event, behind = searches.taken(place)
+            events.append(event)
             if behind is not None:
                 self.seek(*place, behind)
-            events.append(event)
-        return events
 
-    def _gone(self) -> list[SourceEvent]:
+    def _gone(self, events: list[SourceEvent]) -> None:
         """Partitions that cannot be read where they were sought; they wait for another seek."""
-        events: list[SourceEvent] = []
         for (topic, partition), offset in list(self._lost.items()):
             try:
                 low = self._admin.start(topic, partition)
@@ -316,7 +315,6 @@ class KafkaReader:
                 continue
             del self._lost[topic, partition]
             events.append(OffsetGone(topic, partition, offset, low))
-        return events
 
     # ------------------------------------------------------------------------------- callbacks
 
