@@ -29,7 +29,7 @@ from mars.core.plan import (
     Stream,
 )
 from mars.core.windows import Counting, Session, WindowShape
-from mars.engine.aggregates import place_aggregates, scope_aggregates
+from mars.engine.aggregates import key_place_aggregates, scope_aggregates
 
 INFIX = frozenset(
     {
@@ -125,7 +125,7 @@ def plan_view(plan: Plan) -> answers.Plan:
     """A plan for people."""
     slots = _slots(plan)
     time = plan.stream.event_time
-    hidden = (*scope_aggregates(time), *place_aggregates(time))
+    hidden = (*scope_aggregates(time), *key_place_aggregates(time))
     return answers.Plan(
         stream=plan.stream.name,
         topic=plan.stream.topic,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mars.core.types import StreamName, TaskName
-from mars.core.windows import Counting, Session, WindowShape
+from mars.core.windows import Counting, CountingByKey, Session, WindowShape
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -380,6 +380,11 @@ class Plan:
     def counts_rows(self) -> bool:
         """True where windows are of so many rows, and go by no time."""
         return isinstance(self.window, Counting)
+
+    @property
+    def counts_by_key(self) -> bool:
+        """True where the rows of each key are counted by themselves."""
+        return isinstance(self.window, CountingByKey)
 
     @property
     def has_sessions(self) -> bool:

@@ -27,8 +27,8 @@ from mars.core.types import (
     live_lane,
 )
 from mars.core.windows import WindowShape
-from mars.core.windows.counting import first_place
-from mars.engine.aggregates import PANE, merges_exactly
+from mars.core.windows.counting import BEFORE_ALL_MS, EARLIEST_MS, CountedAndSeen, first_place
+from mars.engine.aggregates import PANE, SEEN, merges_exactly
 from mars.engine.codec.canonical import texts_of_keys
 from mars.engine.decode.lanes import LANE, rows_by_lane
 from mars.engine.decode.usable import Usable
@@ -110,10 +110,13 @@ class InOrder(Counted):
     numbers.
     """
 
-    def __init__(self, batch: BatchRows, where: Expression | None) -> None:
+    def __init__(
+        self, batch: BatchRows, where: Expression | None, more: pl.Series | None = None
+    ) -> None:
         super().__init__(batch, where)
         left_out = self.columns.left_out
-        rows = batch.usable.rows if left_out is None else batch.usable.rows.filter(~left_out)
+        rows = batch.usable.rows if more is None else batch.usable.rows.with_columns(more)
+        rows = rows if left_out is None else rows.filter(~left_out)
         self._left_out = rows_by_lane(batch.records, batch.usable.rows, left_out)
         numbers = pl.Series(NUMBER, np.arange(rows.height, dtype=np.int64))
         self.columns = SharedColumns(rows.with_columns(numbers), None)
@@ -140,15 +143,42 @@ class InOrder(Counted):
 
     def _number(self, plan: Plan) -> int:
         """Not 0 where nobody says: such rows would be those of windows long closed."""
-        number = self.batch.numbers.get(plan.task)
-        if number is None:
-            raise ValueError(f"task {plan.task} counts rows: how many lie before these?")
-        return number
+        return _number_of(self.batch, plan)
 
     def named(self, plan: Plan, mapped: Mapped) -> Mapped:
         """The batch with the numbers of its rows."""
         first = self._number(plan)
-        return numbered(mapped, RowNumbers(first, first + self.columns.height))
+        return numbered(plan, mapped, RowNumbers(first, first + self.columns.height))
+
+
+class ByKey(InOrder):
+    """The same for a plan that counts the rows of each key: their columns say how far the event
+    time of their lane had come, too (decision 59). What came before is its own.
+    """
+
+    def __init__(self, batch: BatchRows, plan: Plan) -> None:
+        self._before = CountedAndSeen.of(_number_of(batch, plan))
+        times = batch.usable.rows.get_column(plan.stream.event_time)
+        since = pl.Series(SEEN, times.to_numpy().clip(EARLIEST_MS) - BEFORE_ALL_MS)
+        seen = since.cum_max().clip(self._before.seen)
+        self._seen = self._before.seen if seen.is_empty() else int(seen[-1])
+        super().__init__(batch, plan.filter, seen)
+
+    def _number(self, plan: Plan) -> int:
+        """See `InOrder`."""
+        return self._before.rows
+
+    def named(self, plan: Plan, mapped: Mapped) -> Mapped:
+        """The batch with the numbers of its rows, and what was seen before it and with it."""
+        after = CountedAndSeen(self._before.rows + self.columns.height, self._seen)
+        return numbered(plan, mapped, RowNumbers(self._before.number, after.number))
+
+
+def _number_of(batch: BatchRows, plan: Plan) -> int:
+    number = batch.numbers.get(plan.task)
+    if number is None:
+        raise ValueError(f"task {plan.task} counts rows: how many lie before these?")
+    return number
 
 
 def first_place_of(lane: Lane) -> int:
@@ -159,10 +189,12 @@ def first_place_of(lane: Lane) -> int:
     return first_place(partition)
 
 
-def numbered(mapped: Mapped, numbers: RowNumbers) -> Mapped:
-    """A batch of one lane with the numbers of its rows."""
+def numbered(plan: Plan, mapped: Mapped, numbers: RowNumbers) -> Mapped:
+    """A batch of one lane with the numbers of its rows. Partials name them for who has to know the
+    first rows that it needs: not where the rows of each key are counted, which needs all.
+    """
     (part,) = mapped.ranges
-    known = numbers.first != NOT_KNOWN
+    known = numbers.first != NOT_KNOWN and not plan.counts_by_key
     below: Numbers = {part.lane: {part.first: numbers.first}} if known else {}
     partials = tuple(replace(partial, numbers=below) for partial in mapped.partials)
     return replace(mapped, partials=partials, numbered={part.lane: numbers})

@@ -28,9 +28,9 @@ from mars.core.plan import (
     Plan,
     ValueType,
 )
-from mars.core.windows import Counting, Session, Window
-from mars.core.windows.counting import partition_of
-from mars.engine.aggregates import LAST_TIME, OTHERS, constant, key_names
+from mars.core.windows import Counting, CountingByKey, Session, Window
+from mars.core.windows.counting import LANE_PLACES, partition_of
+from mars.engine.aggregates import LAST_TIME, OTHERS, PANE, constant, key_names
 from mars.engine.aggregates import finish as finish_states
 from mars.engine.aggregates.states import PLANS_REMEMBERED
 from mars.engine.evaluate import to_polars
@@ -140,13 +140,16 @@ class ResultRow:
 def finish(plan: Plan, states: pl.DataFrame, window: Window, *, refused: bool = False) -> Finished:
     """The rows of one window.
 
-    `states` are merged states of that window, one row per key; a column `pane` is not looked at.
+    `states` are merged states of that window, one row per key; a column `pane` is looked at
+    only where the rows of each key are counted: it is the place of a window's first row.
     The group of all groups over `max_keys` comes last: HAVING, ORDER BY and LIMIT choose among
     groups, and it is none. `refused`: the groups that HAVING does not let pass, in place of others.
     """
     groups = finish_states(plan, states)
     known = _of_window(plan, window).items()
     groups = groups.hstack([constant(name, value, groups.height) for name, value in known])
+    if isinstance(plan.window, CountingByKey):
+        groups = groups.hstack(_numbers(states.get_column(PANE)))
     if isinstance(plan.window, Session):
         groups = groups.with_columns(_session_end(plan.window))
     others = groups.filter(OTHERS) if plan.folds else groups.clear()
@@ -205,6 +208,7 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
             for order, name in zip(plan.order_by, asked, strict=True)
         )
     by = [*asked, *key_names(plan), *([WINDOW_START] if plan.has_sessions else [])]
+    by += [WINDOW_NUMBER] if plan.counts_by_key else []
     if by and groups.height > 1:
         descending = [order.descending for order in plan.order_by]
         descending += [False] * (len(by) - len(asked))
@@ -219,14 +223,14 @@ def _ordered(plan: Plan, groups: pl.DataFrame) -> pl.DataFrame:
 
 def _of_window(plan: Plan, window: Window) -> dict[str, int | str | None]:
     """What all rows of a window say of it; where it counts rows, the rest is its groups' own, and
-    all of it where windows are sessions.
+    all of it where windows are those of one group.
     """
     known = {
         WINDOW_START: window.start_ms,
         WINDOW_END: window.end_ms,
         WINDOW_LOCAL: plan.window.local(window),
     }
-    if isinstance(plan.window, Session):
+    if isinstance(plan.window, Session | CountingByKey):
         return {}
     if isinstance(plan.window, Counting):
         known = {
@@ -234,6 +238,14 @@ def _of_window(plan: Plan, window: Window) -> dict[str, int | str | None]:
             WINDOW_NUMBER: plan.window.number(window),
         }
     return {name: known[name] for name in _names(plan) if name in known}
+
+
+def _numbers(places: pl.Series) -> list[pl.Series]:
+    """Where the rows of each key are counted: what names the windows that begin at these places."""
+    return [
+        (places // LANE_PLACES).alias(WINDOW_PARTITION),
+        (places % LANE_PLACES).alias(WINDOW_NUMBER),
+    ]
 
 
 def _session_end(shape: Session) -> pl.Expr:

@@ -58,7 +58,7 @@ from mars.engine.codec.canonical import (
     buckets_of_texts,
 )
 from mars.engine.codec.states import BATCH_STATES_BYTES_MAX, check_size, encode_states
-from mars.engine.counted import BatchRows, Counted, FirstOffsets, InOrder, numbered
+from mars.engine.counted import BatchRows, ByKey, Counted, FirstOffsets, InOrder, numbered
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.messages import decode
 from mars.engine.decode.usable import Screening, Usable, rows_for, screening_of
@@ -157,13 +157,16 @@ def answering(answers: Answers, plans: Iterable[Plan]) -> Iterator[None]:
 def _map_usable(plans: Sequence[Plan], buckets: int, batch: BatchRows) -> Answers:
     """The same for plans that can use the same rows: one filter after the other."""
     answers: Answers = {}
-    alike: defaultdict[tuple[Exactly | None, bool], list[Plan]] = defaultdict(list)
+    alike: defaultdict[tuple[Exactly | None, bool, TaskName | None], list[Plan]] = defaultdict(list)
     for plan in plans:
         where = None if plan.filter is None else exactly(plan.filter)
-        alike[where, plan.counts_rows].append(plan)
-    for (_where, in_order), same in alike.items():
+        alike[where, plan.counts_rows, plan.task if plan.counts_by_key else None].append(plan)
+    for (_where, in_order, alone), same in alike.items():
         with answering(answers, same):
-            counted = (InOrder if in_order else Counted)(batch, same[0].filter)
+            if alone is not None:
+                counted: Counted = ByKey(batch, same[0])
+            else:
+                counted = (InOrder if in_order else Counted)(batch, same[0].filter)
             for plan in same:
                 with answering(answers, [plan]):
                     answers[plan.task] = _mapped(plan, buckets, counted)
@@ -221,7 +224,7 @@ def map_gone(plan: Plan, buckets: int, part: Range, number: int = 0) -> Mapped:
         return Partial(bucket, RowCounts(), (), b"", Rejections((), (gone,)))
 
     mapped = Mapped((part,), {}, tuple(map(partial, told)))
-    return numbered(mapped, RowNumbers(number, NOT_KNOWN)) if plan.counts_rows else mapped
+    return numbered(plan, mapped, RowNumbers(number, NOT_KNOWN)) if plan.counts_rows else mapped
 
 
 def _home(plan: Plan, buckets: int, lane: Lane) -> Bucket:

@@ -125,6 +125,8 @@ def anything_open(evidence: Evidence) -> bool:
 
 def _opened(evidence: Evidence, version: int, plan: Plan) -> Iterator[Iterator[Window]]:
     """The open windows of each bucket."""
+    if plan.counts_by_key:
+        return  # what is open its keys know
     if plan.counts_rows:
         yield (window for window, _bucket, _rows in open_counted(evidence, version, plan))
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mars.core.definitions import TaskState, resume_helps
 from mars.core.plan import Plan, WatermarkScope
 from mars.core.types import MemberId
-from mars.core.windows import moment, span
+from mars.core.windows import CountingByKey, moment, span
 from mars.core.words import counted
 from mars.inspect.evidence import Evidence, HoldReason
 from mars.inspect.explaining import (
@@ -38,7 +38,7 @@ def summarise(evidence: Evidence, explanation: Explanation) -> str:
     if explanation.windows:
         said = _first_window(explanation.windows[0], evidence)
     else:
-        said = _nothing_open(evidence)
+        said = _keys_wait(evidence) or _nothing_open(evidence)
     scope = _scope(explanation, evidence)
     return " ".join(filter(None, (said, scope, _left_out(evidence), all_in_1970(evidence))))
 
@@ -103,6 +103,20 @@ def _first_counted(window: OpenWindow, counted: CountedWindow, evidence: Evidenc
     if window.held_by.reason in {HoldReason.IDLE, HoldReason.SILENT}:
         return f"{there}; it comes once the others are there, whenever that is."
     return f"{there}; {_holder(window.held_by, evidence.mappers)}."
+
+
+def _keys_wait(evidence: Evidence) -> str:
+    """Where the rows of each key are counted: what waits; empty where nothing does."""
+    plan = evidence.plans.get(evidence.definition.current.version)
+    waiting = evidence.ledger.open + evidence.pending.counted
+    if plan is None or not isinstance(plan.window, CountingByKey) or not waiting:
+        return ""
+    shape, wait = plan.window, "waits" if waiting == 1 else "wait"
+    return (
+        f"No window is full: {counted(waiting, 'row')} {wait} until the key has {shape.size}. What "
+        f"a key has comes as it is, once the event time of its partition has gone on by more than "
+        f"{span(shape.expire_ms)} since its last row."
+    )
 
 
 def _first_window(window: OpenWindow, evidence: Evidence) -> str:

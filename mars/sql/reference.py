@@ -94,6 +94,7 @@ WINDOWS: Final[Mapping[str, str]] = {
     "WINDOWING 1 month EVERY 1 d TIMEZONE 'Europe/Berlin'": "cumulating: the month so far",
     "WINDOWING 1000 ROWS": "each 1,000 rows of a partition",
     "WINDOWING 1000 ROWS SLIDE 100 ROWS": "the last 1,000 rows, every 100",
+    "WINDOWING 1000 ROWS PER KEY EXPIRE 1 d": "each 1,000 rows of a key of a partition",
     "WINDOWING SESSION 30 min": "sessions: rows of a group less than half an hour apart",
     "WINDOWING SESSION 30 min MAX 4 h": "the same, cut at every fourth hour in UTC",
     "GROUP BY TUMBLE(at, INTERVAL '60' SECOND)": "the same as the first",
@@ -112,6 +113,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "in a zone, sliding": "WINDOWING 7 d SLIDE 1 d TIMEZONE 'Europe/Berlin'",
     "in a zone, cumulating": "WINDOWING 1 d EVERY 1 h TIMEZONE 'Europe/Berlin'",
     "of rows": "WINDOWING 1000 ROWS SLIDE 100 ROWS",
+    "of rows of a key": "WINDOWING 1000 ROWS PER KEY EXPIRE 1 d",
     "sessions": "WINDOWING SESSION 30 min",
 }
 
@@ -126,8 +128,8 @@ TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
 }
 
 USES: Final[Mapping[str, Callable[[Plan], bool]]] = {
-    "`mars task preview`": lambda _plan: True,
-    "`mars query` over a topic": lambda _plan: True,
+    "`mars task preview`": lambda plan: not plan.counts_by_key,
+    "`mars query` over a topic": lambda plan: not plan.counts_by_key,
     "`mars query` over files": lambda plan: not plan.counts_rows,
     "history by Spark": lambda plan: not plan.maps_in_order,
 }
@@ -213,7 +215,8 @@ def _type_of(select: str) -> str:
 def _windows() -> str:
     lines = []
     for form, meaning in WINDOWS.items():
-        shape = _plan("count(*)", form).window
+        grouped = "" if form.startswith("GROUP BY") else "GROUP BY sip "
+        shape = _plan("count(*)", grouped + form).window
         lengths = f"{shape.said.size} / {shape.said.slide}"
         lines.append((f"`{form}`", lengths, meaning))
     table = _table(("form", "size / slide or step", "is"), lines)

@@ -26,7 +26,12 @@ from mars.core.plan import (
 from mars.core.types import TaskName
 from mars.core.windows import OPEN_PANES_MAX, Counting, WindowShape
 from mars.core.windows.moments import MINUTE_MS
-from mars.engine.aggregates import place_aggregates, scope_aggregates, session_aggregates
+from mars.engine.aggregates import (
+    key_place_aggregates,
+    place_aggregates,
+    scope_aggregates,
+    session_aggregates,
+)
 from mars.sql.bounds import since
 from mars.sql.expressions.compiler import size_of
 from mars.sql.expressions.groups import GroupCompiler, Slots
@@ -370,6 +375,8 @@ def scope_clash(plan: Plan) -> tuple[str, str] | None:
 
 def _hidden(plan: Plan) -> tuple[Aggregate, ...]:
     """What groups carry so that it is known when they are to be closed, or where their rows lie."""
+    if plan.counts_by_key:
+        return key_place_aggregates(plan.stream.event_time)
     if plan.counts_rows:
         return place_aggregates(plan.stream.event_time)
     if plan.has_sessions:

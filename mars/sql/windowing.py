@@ -2,7 +2,7 @@
 
 WINDOWING size [SLIDE slide | EVERY step] [OFFSET offset] [TIMEZONE 'zone']
 WINDOWING LANDMARK ['time'] EVERY step
-WINDOWING number ROWS [SLIDE number ROWS]
+WINDOWING number ROWS [SLIDE number ROWS] [PER KEY EXPIRE length]
 WINDOWING SESSION gap [MAX length]
 """
 

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypedDict
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
-from mars.core.windows import Counting, Session, Window
-from mars.core.windows.counting import WindowNumber
+from mars.core.windows import Counting, CountingByKey, Session, Shape, Window
+from mars.core.windows.counting import WindowNumber, number_of_window, partition_of
 from mars.protocol.ports import CommittedRow, WantedNumber, WantedSessions, WantedWindow
 
 
@@ -49,6 +49,15 @@ def said_name(start_ms: int, end_ms: int, counted: WindowNumber | None) -> SaidN
     )
 
 
+def said_of(shape: Shape, window: Window) -> SaidName:
+    """The name of a window of a shape; of the rows of each key all of a partition are one."""
+    if isinstance(shape, CountingByKey):
+        partition = partition_of(window.start_ms)
+        return SaidName(window_start=None, window_end=None, partition=partition, window_number=None)
+    counted = number_of_window(shape, window) if isinstance(shape, Counting) else None
+    return said_name(window.start_ms, window.end_ms, counted)
+
+
 def wanted_of(
     plans: Mapping[int, Plan], version: int, asked: AskedWindow
 ) -> WantedWindow | WantedNumber | None:
@@ -59,6 +68,11 @@ def wanted_of(
     """
     plan = plans.get(version)
     shape = None if plan is None else plan.window
+    if isinstance(shape, CountingByKey) and asked.names_one:
+        raise Rejected(
+            "windows that count the rows of each key come in no order by which one of them could "
+            "be found: name none, and look among the newest results, each of which is a whole one"
+        )
     by_time = AskedWindow(asked.start_ms, asked.end_ms)
     if asked.partition is None and asked.number is None:
         if isinstance(shape, Counting) and by_time.names_one:

@@ -76,6 +76,12 @@ class VerifyService:
         version = definition.current.version
         named = wanted_of(plans, version, asked)
         current = plans.get(version)
+        if current is not None and current.counts_by_key:
+            raise Conflict(
+                "with PER KEY a window of a key begins behind the one before it, so all rows of "
+                "the task would have to be read again to find one: `mars verify` does not"
+            )
+        plans = {number: plan for number, plan in plans.items() if not plan.counts_by_key}
         if current is not None and current.has_sessions and not isinstance(named, WantedNumber):
             return self._sessions.verify(definition, plans, named)
         if current is not None and current.counts_rows:

@@ -12,7 +12,7 @@ import polars as pl
 
 from api.services.compiling import TaskCompiler
 from api.services.context import BucketCount, Ports
-from api.services.inside.naming import said_name
+from api.services.inside.naming import said_of
 from api.services.inside.progress import ProgressTail
 from api.services.operation.logs import (
     LogReader,
@@ -29,7 +29,7 @@ from mars.core.errors import Conflict, Rejected, TaskLimit
 from mars.core.plan import Plan
 from mars.core.types import Bucket
 from mars.core.windows import Counting, Session, Shape, Window
-from mars.core.windows.counting import number_of_window, partition_of
+from mars.core.windows.counting import partition_of
 from mars.engine.finishing import Finished, finish, group_of
 from mars.inspect.verifying_sessions import session_rows
 from mars.protocol.ports import Head, WantedNumber, WantedWindow
@@ -271,11 +271,10 @@ def _rows(version: _Version, window: Window, selection: Selection, left: int) ->
         groups, others = len(chosen), finished.others
         rows = _cut(finished, chosen, selection, left)
     shape = plan.window
-    counted = number_of_window(shape, window) if isinstance(shape, Counting) else None
     return OpenWindow(
-        **said_name(window.start_ms, window.end_ms, counted),
+        **said_of(shape, window),
         version=plan.version,
-        complete=counted is not None
+        complete=plan.counts_rows
         or bounds.holds(shape.reach(window) if isinstance(shape, Session) else window),
         groups=groups,
         folded=others > 0,

@@ -134,6 +134,7 @@ export class Results {
   nameOf(one, zone = "") {
     const version = one.version === this.task.version ? "" : `, version ${one.version}`;
     if (countsRows(one)) return `Window ${one.window_number} of partition ${one.partition}${version}`;
+    if (one.window_start === null) return `Waiting in partition ${one.partition}${version}`;
     const local = this.task.plan?.window.zone ? one.rows[0]?.window_local : null;
     const begins = local ? `${local} (${clock(one.window_start)}` : clock(one.window_start);
     return `${begins} – ${hour(one.window_end)}${zone}${local ? ")" : ""}${version}`;
@@ -230,7 +231,7 @@ const countsRows = (one) => Number.isInteger(one.window_number);
 const keyOf = (one) =>
   countsRows(one)
     ? `${one.partition}/${one.window_number}/${one.version}`
-    : `${one.window_start}/${one.window_end}/${one.version}`;
+    : `${one.window_start}/${one.window_end ?? one.partition}/${one.version}`;
 
 /** The oldest first; each version numbers windows that count rows from 0 on. */
 const byAge = (one, other) =>

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from mars.core.windows.calendars import Calendar, Unit
-from mars.core.windows.counting import Counting
+from mars.core.windows.counting import Counting, CountingByKey
 from mars.core.windows.cumulating import Cumulating
 from mars.core.windows.landmark import Landmark
 from mars.core.windows.moments import moment, span
@@ -32,7 +32,14 @@ from mars.core.windows.zoned import ZonedCumulating, ZonedSliding
 from mars.core.windows.zones import Zone
 
 WindowShape: TypeAlias = (
-    Sliding | Cumulating | Landmark | ZonedSliding | ZonedCumulating | Counting | Session
+    Sliding
+    | Cumulating
+    | Landmark
+    | ZonedSliding
+    | ZonedCumulating
+    | Counting
+    | CountingByKey
+    | Session
 )
 """The shapes that there are: who tells them apart names each of these."""
 
@@ -40,6 +47,7 @@ __all__ = [
     "OPEN_PANES_MAX",
     "Calendar",
     "Counting",
+    "CountingByKey",
     "Cumulating",
     "Landmark",
     "Session",

@@ -42,6 +42,33 @@ def number_of(place: int) -> int:
     return place % LANE_PLACES
 
 
+EARLIEST_MS = -(2**48)
+"""Event time is seen to go on from here: that is thousands of years before 1970."""
+
+
+BEFORE_ALL_MS = EARLIEST_MS - 1
+"""What was seen of event time is counted from here: so it is above 0, and 0 before all rows."""
+
+
+class CountedAndSeen(NamedTuple):
+    """How many rows lie below an offset, and how far event time had come with them, filtered ones
+    too. Where rows of each key are counted, its `number` is what stands beside offsets.
+    """
+
+    rows: int
+    seen: int
+
+    @classmethod
+    def of(cls, number: int) -> CountedAndSeen:
+        """Both of a number."""
+        return cls(number_of(number), number // LANE_PLACES)
+
+    @property
+    def number(self) -> int:
+        """Both as one, of more than 64 bits; neither goes back, and so does not this."""
+        return self.seen * LANE_PLACES + self.rows
+
+
 class WindowNumber(NamedTuple):
     """What names a window of a version of a task: its number in its partition."""
 
@@ -179,6 +206,47 @@ class Counting(EndingWindows):
     def missed_share(self, behind_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """See `Shape`: no row is late."""
         return (behind_ms * 0).astype("float64")
+
+
+@dataclass(frozen=True, slots=True)
+class CountingByKey(Counting):
+    """The same of the rows of each key of a partition (decision 59).
+
+    Which windows a row is of only those tell that its key had before: panes are the rows of a
+    partition as they come. Rows of a key are of one life as
+    long as its partition's event time goes on by no more than `expire_ms` from one to the next.
+    """
+
+    expire_ms: int
+
+    @property
+    def said(self) -> SaidLengths:
+        """See `Shape`."""
+        return SaidLengths(f"{self.size} rows of a key", f"{self.slide} rows of a key", 0)
+
+    def number(self, window: Window) -> int:
+        """What names a window of a key in its partition: the number of its first row there."""
+        return number_of(window.start_ms)
+
+    def window_numbered(self, name: WindowNumber) -> Window:
+        """The window of a name, as if no other key had rows."""
+        return self.window_of_start(first_place(name.partition) + name.number)
+
+    def panes(self, times: Times) -> Times:
+        """See `Shape`: each row is one."""
+        return times
+
+    def pane_numbers(self, panes: Panes) -> Panes:
+        """See `Shape`: all rows of a partition are told of together."""
+        return panes // LANE_PLACES
+
+    def pane_numbered(self, number: int) -> int:
+        """See `Shape`."""
+        return first_place(number)
+
+    def last_end(self, pane_ms: int) -> int:
+        """See `EndingWindows`: some key may wait for ever."""
+        return first_place(partition_of(pane_ms) + 1) - 1
 
 
 def number_of_window(shape: Counting, window: Window) -> WindowNumber:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mars.core.windows.counting import Counting, partition_of
+from mars.core.windows.counting import Counting, CountingByKey, partition_of
 from mars.core.windows.moments import moment
 from mars.core.windows.sessions import Session
 from mars.core.windows.shapes import Shape, Window
@@ -12,6 +12,8 @@ from mars.core.windows.shapes import Shape, Window
 
 def called(shape: Shape, window: Window) -> str:
     """Which window it is: "the window ..."."""
+    if isinstance(shape, CountingByKey):
+        return f"of a key of partition {partition_of(window.start_ms)}"
     if isinstance(shape, Counting):
         return f"number {shape.number(window)} of partition {partition_of(window.start_ms)}"
     if isinstance(shape, Session):

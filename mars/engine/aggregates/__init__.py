@@ -14,14 +14,23 @@ the state columns of each aggregate (`state_schema`). See `base` for the laws.
     others    the groups of a window beyond `max_keys`
     scoped    what tells when a key's windows close
     placed    where the rows lie of windows that count them, and of sessions
+    keyed     which rows of a key make a window
     sessions  which groups of panes make a session
 """
 
 from __future__ import annotations
 
 from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
+from mars.engine.aggregates.keyed import KeyWindows, key_windows
 from mars.engine.aggregates.others import limited, limited_window
-from mars.engine.aggregates.placed import place_aggregates, session_aggregates
+from mars.engine.aggregates.placed import (
+    FIRST_OFFSET,
+    LAST_OFFSET,
+    SEEN,
+    key_place_aggregates,
+    place_aggregates,
+    session_aggregates,
+)
 from mars.engine.aggregates.scoped import COUNTED, LAST_TIME, MARK, scope_aggregates
 from mars.engine.aggregates.sessions import Sessions, sessions_of
 from mars.engine.aggregates.states import (
@@ -46,11 +55,15 @@ from mars.engine.aggregates.states import (
 __all__ = [
     "COUNTED",
     "DISTINCT_VALUES_MAX",
+    "FIRST_OFFSET",
+    "LAST_OFFSET",
     "LAST_TIME",
     "MARK",
     "OTHERS",
     "PANE",
     "ROWS",
+    "SEEN",
+    "KeyWindows",
     "Sessions",
     "aggregators",
     "columns",
@@ -59,6 +72,8 @@ __all__ = [
     "in_pane",
     "in_panes",
     "key_names",
+    "key_place_aggregates",
+    "key_windows",
     "lift",
     "limited",
     "limited_window",

@@ -42,6 +42,41 @@ def place_aggregates(event_time: str) -> tuple[Aggregate, ...]:
     )
 
 
+_SEEN_FIRST_SLOT: Final = "__seen_first"
+_SEEN_LAST_SLOT: Final = "__seen_last"
+
+SEEN: Final = "\0seen"
+"""The column with how far the event time of its partition had come with each row, that included
+(`seen_of`); no field has such a name."""
+
+SEEN_FIRST: Final = f"{_SEEN_FIRST_SLOT}_value"
+"""The state column with `SEEN` of a group's first row (Int64)."""
+
+SEEN_LAST: Final = f"{_SEEN_LAST_SLOT}_value"
+"""The same of its last one."""
+
+FIRST_OFFSET: Final = f"{WINDOW_FIRST_OFFSET}_value"
+"""The state column with the offset of a group's first row (Int64)."""
+
+LAST_OFFSET: Final = f"{WINDOW_LAST_OFFSET}_value"
+"""The same of its last one."""
+
+
+def key_place_aggregates(event_time: str) -> tuple[Aggregate, ...]:
+    """The same where the rows of each key are counted; and how many they are, and when they came
+    by the event time of their partition.
+    """
+    lowest, highest = AggregateFunction.MIN, AggregateFunction.MAX
+    seen = Column(SEEN, ValueType.INT64)
+    _mark, counted = scope_aggregates(event_time)
+    return (
+        *place_aggregates(event_time),
+        counted,
+        Aggregate(_SEEN_FIRST_SLOT, lowest, seen, None, ValueType.INT64),
+        Aggregate(_SEEN_LAST_SLOT, highest, seen, None, ValueType.INT64),
+    )
+
+
 def session_aggregates(event_time: str) -> tuple[Aggregate, ...]:
     """The first and the last event time of a group's rows, and how many there are."""
     return (first_time(event_time), *scope_aggregates(event_time))

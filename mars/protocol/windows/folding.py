@@ -19,8 +19,9 @@ from mars.core.windows import Session
 from mars.engine.combining import Placed, combine_partials, join_ranges
 from mars.protocol.ports import Frontier, Head, Ledger, Progress, Snapshot
 from mars.protocol.windows.counts.count_state import CountState
+from mars.protocol.windows.counts.key_state import EVER, KeyState
 from mars.protocol.windows.counts.lane_numbers import LaneNumbers
-from mars.protocol.windows.gaps import Gaps, RowGaps, TimeGaps, gone_of
+from mars.protocol.windows.gaps import Gaps, OffsetGaps, RowGaps, TimeGaps, gone_of
 from mars.protocol.windows.input import Input
 from mars.protocol.windows.pane_state import PaneState
 from mars.protocol.windows.sessions.session_state import SessionState
@@ -49,6 +50,10 @@ class Folding:
         if isinstance(plan.window, Session):
             self.gaps = TimeGaps(plan, record)
             self.state = SessionState(plan, plan.window, self.gaps, frontier)
+        elif plan.counts_by_key:
+            self.gaps = offsets = OffsetGaps(record)
+            numbers = LaneNumbers(starts, record, EVER)
+            self.state = KeyState(plan, offsets, numbers, frontier, starts)
         elif plan.counts_rows:
             self.gaps = gaps = RowGaps(record)
             self.state = CountState(plan, gaps, LaneNumbers(starts, record), frontier)
@@ -86,7 +91,8 @@ class Folding:
         Rows that were put aside are put aside again.
         """
         waited = base.partial.counts.read > 0  # the other one has states alone
-        if self.input.contains(base) or (waited and self.input.passes_over(base)):
+        passed = self.input.contains(base) or self.input.is_over(base)
+        if passed or (waited and self.input.passes_over(base)):
             self.input.pass_over(base)
         else:
             self._take(base)

@@ -159,6 +159,51 @@ class RowGaps:
         }
 
 
+class OffsetGaps:
+    """Gaps of windows that count the rows of each key: between two offsets of a lane."""
+
+    def __init__(self, record: Progress | None) -> None:
+        rows = None if record is None else record.rows
+        self.spans: dict[Lane, tuple[int, int]] = {} if rows is None else dict(rows.gaps)
+        self.are_new = False
+        """Some came since the last commit."""
+
+    @property
+    def lanes(self) -> Mapping[Lane, int]:
+        """See `Gaps`: it is known at once where they end."""
+        return {}
+
+    @property
+    def before_ms(self) -> int | None:
+        """See `Gaps`: nothing is said of times."""
+        return None
+
+    def look(self, entry: Entry) -> None:
+        """See `Gaps`."""
+        for one in gone_of(entry):
+            low, high = self.spans.get(one.lane, (one.first, one.next))
+            self.spans[one.lane] = min(low, one.first), max(high, one.next)
+            self.are_new = True
+
+    def reached(self, head: Head) -> None:
+        """See `Gaps`."""
+
+    def snapshot_lost(self, snapshot: Snapshot) -> None:
+        """See `Gaps`: the task cannot go on without."""
+
+    def is_complete(self, window: Window) -> bool:
+        """See `Gaps`: where a window lies its rows say."""
+        return True
+
+    def closed(self, firsts: Mapping[Lane, int]) -> None:
+        """No window of these lanes begins any more before these offsets."""
+        self.spans = {
+            lane: span
+            for lane, span in self.spans.items()
+            if lane not in firsts or firsts[lane] < span[1]
+        }
+
+
 def gone_of(entry: Entry) -> tuple[RejectedRange, ...]:
     """The ranges of an entry whose rows Kafka no longer had."""
     return tuple(one for one in entry.partial.rejections.ranges if one.reason is Reason.GONE)

@@ -51,8 +51,12 @@ class Input:
         self._ledger = Ledger() if record is None else record.ledger
         self._needed: Mapping[Lane, int] = {}
         """Entries below these offsets hold nothing that is open, and maybe rows that were late."""
-        if record is not None and plan.has_sessions:
+        self._over: Mapping[Lane, int] = {}
+        """A base up to these offsets holds nothing that was not emitted since."""
+        if record is not None and (plan.has_sessions or plan.counts_by_key):
             self._needed = record.needed
+            if plan.counts_by_key and record.snapshot is None:
+                self._over = record.needed
 
     # ------------------------------------------------------------------------------ entries
 
@@ -70,6 +74,11 @@ class Input:
         if needed and all(part.next <= needed.get(part.lane, 0) for part in entry.ranges):
             return True
         return self.contains(entry)
+
+    def is_over(self, base: Entry) -> bool:
+        """True if all that a base holds was emitted by the time of the last record."""
+        over = self._over
+        return bool(over) and all(part.next <= over.get(part.lane, 0) for part in base.ranges)
 
     def accounts_for(self, entry: Entry) -> bool:
         """True if an entry lies below M. Raises StoreWentBack if it lies on both sides."""

@@ -2,6 +2,7 @@
 
     PaneState     windows by time, closed by watermarks
     CountState    windows of so many rows of a lane, closed once these are there
+    KeyState      windows of so many rows of each key of a lane, or of one that has fallen silent
     SessionState  sessions of each group, closed once a gap has passed behind their last row
 
 A *level* says how far the input has come, and *closed* is C: a time for the one, for the other a

@@ -1,4 +1,7 @@
-"""Windows of so many rows, as a query writes them: `WINDOWING 1000 ROWS [SLIDE 100 ROWS]`."""
+"""Windows of so many rows, as a query writes them.
+
+WINDOWING number ROWS [SLIDE number ROWS] [PER KEY EXPIRE length]
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from sqlglot import Token, TokenType
 
 from mars.core.errors import Rejected
 from mars.core.plan import Plan
-from mars.core.windows import Counting
-from mars.sql.lengths import PANES_MAX
+from mars.core.windows import Counting, CountingByKey
+from mars.sql.lengths import CALENDAR_UNITS, PANES_MAX, Length, check_lengths, length_after
 from mars.sql.source import QueryText
 
 ROWS_MAX: Final = 10_000_000
@@ -18,11 +21,15 @@ ROWS_MAX: Final = 10_000_000
 
 _FORM: Final = "WINDOWING 1000 ROWS or WINDOWING 1000 ROWS SLIDE 100 ROWS"
 
+_BY_KEY: Final = "WINDOWING 1000 ROWS PER KEY EXPIRE 1 d"
+
+SLICES_BY_KEY_MAX: Final = 100
+"""Slices of a window that counts the rows of each key: all of its windows that are not full come at
+once when a key falls silent, each made of its slices."""
+
 _DIGITS_MAX: Final = 12
 
 _NOTHING_FOLLOWS: Final[Mapping[str, str]] = {
-    "PER": "windows of so many rows are those of a partition; PER KEY is not supported yet: leave "
-    "it out, or have the producer give each key a partition of its own",
     "TIMEZONE": "windows of so many rows go by no clock; leave out TIMEZONE",
     "EVERY": "windows of so many rows do not cumulate; leave out EVERY, or write SLIDE and a "
     "number of rows",
@@ -45,6 +52,9 @@ def counting(source: QueryText, clause: Sequence[Token]) -> Counting:
     if rest and rest[0].text.upper() == "SLIDE":
         at = rest[0]
         slide, rest = _number(source, at, rest[1:])
+    expire = None
+    if rest and rest[0].text.upper() == "PER":
+        expire, rest = _expire(source, rest)
     if rest:
         why = _NOTHING_FOLLOWS.get(rest[0].text.upper())
         raise source.error(rest[0], why or f"WINDOWING comes last; write {_FORM}")
@@ -55,14 +65,35 @@ def counting(source: QueryText, clause: Sequence[Token]) -> Counting:
             "shorter slide",
         )
     shape = Counting(size, slide)
-    panes = shape.panes_in(size)
-    if panes > PANES_MAX:
+    panes, most = shape.panes_in(size), PANES_MAX if expire is None else SLICES_BY_KEY_MAX
+    if panes > most:
         raise source.error(
             at,
-            f"the window falls into {panes} slices of {size // panes} rows, at most {PANES_MAX} "
+            f"the window falls into {panes} slices of {size // panes} rows, at most {most} "
             "are possible; choose a slide that divides it more evenly",
         )
-    return shape
+    return shape if expire is None else CountingByKey(size, slide, expire.ms)
+
+
+def _expire(source: QueryText, words: Sequence[Token]) -> tuple[Length, Sequence[Token]]:
+    """How long a key may be silent, behind PER KEY, and what follows it."""
+    if len(words) < 2 or words[1].text.upper() != "KEY":
+        raise source.error(words[0], f"PER is followed by KEY here; write {_BY_KEY}")
+    if len(words) < 3 or words[2].text.upper() != "EXPIRE":
+        raise source.error(
+            words[1],
+            "it must be said when a key that has no more rows is forgotten, or its rows would be "
+            f"held for ever; write {_BY_KEY}",
+        )
+    found, rest = length_after(
+        source, words[2], words[3:], f"a number and ms, s, min, h or d; write {_BY_KEY}"
+    )
+    check_lengths(source, "time to EXPIRE", found)
+    if found.unit.value in CALENDAR_UNITS:
+        raise source.error(
+            words[3], f"how long {found} is depends on a calendar; count days instead"
+        )
+    return found, rest
 
 
 def _number(
@@ -107,4 +138,25 @@ def check_counting(plan: Plan, options: Mapping[str, object]) -> None:
             "option over_max_keys: fold is not possible where windows count rows, because which "
             "groups have a row of their own would depend on how the rows were read; use "
             "over_max_keys: fail, or no max_keys"
+        )
+    if plan.counts_by_key:
+        _check_by_key(plan)
+
+
+def _check_by_key(plan: Plan) -> None:
+    """Raise Rejected for what means nothing where the rows of each key are counted."""
+    if not plan.keys:
+        raise Rejected(
+            "PER KEY counts the rows of each key, and the query groups by none: add one to GROUP "
+            "BY, or leave out PER KEY and EXPIRE"
+        )
+    if plan.options.max_keys is not None:
+        raise Rejected(
+            "option max_keys counts the groups of a window, and with PER KEY each window is of one "
+            "key; leave it out: EXPIRE says when keys are forgotten"
+        )
+    if plan.order_by or plan.limit is not None:
+        raise Rejected(
+            "ORDER BY and LIMIT choose among the groups of a window, and with PER KEY each window "
+            "is of one key; leave them out"
         )

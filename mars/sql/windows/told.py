@@ -6,7 +6,7 @@ from typing import Final
 
 from mars.core.windows import span
 from mars.sql.lengths import PANES_MAX
-from mars.sql.windows.counting import ROWS_MAX
+from mars.sql.windows.counting import ROWS_MAX, SLICES_BY_KEY_MAX
 from mars.sql.windows.sessions import MOST_MS_DEFAULT, MOST_MS_MAX
 
 COUNTING: Final = f"""
@@ -30,7 +30,29 @@ as its last row has been counted: there is no watermark and no delay, and no row
   the numbers that they had before, from the first offset of which a progress record knows one; rows
   up to there count as gone, too.
 - Up to {ROWS_MAX:,} rows and {PANES_MAX:,} slices. Mappers read all history, one row after the
-  other: there is no backfill by Spark, and no `history` from files."""
+  other: there is no backfill by Spark, and no `history` from files.
+
+With **PER KEY** the rows of each key of a partition are counted by themselves: a window has so many
+rows of one key, and comes with the last of them. A key in two partitions is two keys.
+
+- `EXPIRE` says when a key is over: once the event time of its partition has gone on by more than
+  that, from one of its rows to the next, or since its last one. What it has comes as it is, in as
+  many windows as had begun, with `mars-complete: 0`. Its next row begins anew. Event time is the
+  highest of all rows so far that can be read, those too that WHERE leaves out. A partition to which
+  no rows come stands still, and so do its keys.
+- `window_number` is the number of the window's first row in its partition, of all keys. So it names
+  a window together with `partition`, and is in its key, but numbers come in no order.
+- `window_start` and `window_end` are the lowest and highest event time of its rows.
+- Windows of a key that lie on both sides of rows which Kafka no longer had are `mars-complete: 0`.
+  Where rows are gone that had been counted, and are needed again, the task fails and says so:
+  nobody knows with which row windows of a key begin.
+- Every row is appended to the log of its bucket as it is, for only a reducer knows which window it
+  is of. So such a task takes more of Redis than one whose rows are grouped in mappers.
+- Rows that wait are saved in Kafka every quarter of an hour, or sooner where they are many, and
+  Kafka must keep its rows for longer than that. They are read again from there.
+- Up to {SLICES_BY_KEY_MAX} slices. The query needs a key. ORDER BY, LIMIT and `max_keys` are
+  refused, as each window is of one key. `mars windows` shows what waits, partition by partition;
+  previews, queries over history, `mars verify` and ledgers of single windows are not there yet."""
 
 SESSIONS: Final = f"""
 A **session** is of one group: its rows that follow each other by less than the gap, by event time.

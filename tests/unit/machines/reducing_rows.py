@@ -36,8 +36,8 @@ from mars.core.types import (
     TaskName,
     Topic,
 )
-from mars.core.windows import Counting, Sliding, WindowShape
-from mars.engine.aggregates import place_aggregates, scope_aggregates
+from mars.core.windows import Counting, CountingByKey, Sliding, WindowShape
+from mars.engine.aggregates import key_place_aggregates, place_aggregates, scope_aggregates
 from mars.engine.kernel import decode, map_batch, map_gone
 from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Progress
 from mars.protocol.reducer.version import Ownership
@@ -77,6 +77,8 @@ def make_plan(
     hidden: tuple[Aggregate, ...] = ()
     if chosen.watermark is not WatermarkScope.PARTITION:
         hidden = scope_aggregates(STREAM.event_time)
+    elif isinstance(window, CountingByKey):
+        hidden = key_place_aggregates(STREAM.event_time)
     elif isinstance(window, Counting):
         hidden = place_aggregates(STREAM.event_time)
     plan = Plan(

@@ -10,20 +10,41 @@ from mars.core.types import Bucket, Entry, Lane, Sequence64
 from mars.core.windows.counting import first_place, number_of
 from mars.protocol.ports import Frontier, Progress, RowsRecord
 from mars.protocol.windows.counts.lane_numbers import LaneNumbers, Rows
-from mars.protocol.windows.gaps import RowGaps
+from mars.protocol.windows.gaps import OffsetGaps, RowGaps
 from mars.protocol.windows.state import ClosingCommit
 
 if TYPE_CHECKING:
     from mars.protocol.windows.counts.count_state import CountState
 
 
-class CountCommits:
+class LaneCommits:
+    """What commits say whose C is a number of each lane."""
+
+    def __init__(self, gaps: RowGaps | OffsetGaps, numbers: LaneNumbers) -> None:
+        self._gaps = gaps
+        self._numbers = numbers
+
+    def closed_in(self, frontier: Frontier) -> Rows:
+        """See `StateCommits`."""
+        return frontier.closed_rows
+
+    def told(
+        self, record: Progress, closing: ClosingCommit, level: Rows | None, last: Progress | None
+    ) -> Progress:
+        """See `StateCommits`."""
+        saved = {} if record.snapshot is None else record.snapshot.merged
+        known = {} if last is None or last.rows is None else last.rows.below
+        below = self._numbers.at(record.merged, record.needed, saved, known=known)
+        rows = RowsRecord(closing.frontier.closed_rows, below, dict(self._gaps.spans))
+        return replace(record, rows=rows)
+
+
+class CountCommits(LaneCommits):
     """The commits of a `CountState`."""
 
     def __init__(self, state: CountState, gaps: RowGaps, numbers: LaneNumbers) -> None:
+        super().__init__(gaps, numbers)
         self._state = state
-        self._gaps = gaps
-        self._numbers = numbers
 
     def closing(
         self,
@@ -40,10 +61,6 @@ class CountCommits:
             if number > closed.get(lane, 0):
                 closed[lane] = number
         return ClosingCommit(Frontier(merged, closed_rows=closed))
-
-    def closed_in(self, frontier: Frontier) -> Rows:
-        """See `StateCommits`."""
-        return frontier.closed_rows
 
     def rows_after(self, closed: Rows) -> int:
         """See `StateCommits`."""
@@ -62,16 +79,6 @@ class CountCommits:
         firsts = (pane.first for pane in entry.partial.panes)
         numbers = self._numbers.at(*firsts, known={})
         return replace(entry, partial=replace(entry.partial, numbers=numbers))
-
-    def told(
-        self, record: Progress, closing: ClosingCommit, level: Rows | None, last: Progress | None
-    ) -> Progress:
-        """See `StateCommits`."""
-        saved = {} if record.snapshot is None else record.snapshot.merged
-        known = {} if last is None or last.rows is None else last.rows.below
-        below = self._numbers.at(record.merged, record.needed, saved, known=known)
-        rows = RowsRecord(closing.frontier.closed_rows, below, dict(self._gaps.spans))
-        return replace(record, rows=rows)
 
     def recorded(self, record: Progress) -> None:
         """See `StateCommits`."""

@@ -23,8 +23,12 @@ class LaneNumbers:
     `starts` are the offsets at which it begins: no row lies below them.
     """
 
-    def __init__(self, starts: Mapping[Lane, int], record: Progress | None) -> None:
+    def __init__(
+        self, starts: Mapping[Lane, int], record: Progress | None, ended: int = ALL_ROWS
+    ) -> None:
         self._starts = starts
+        self._ended = ended
+        """The level of a lane in which the version has ended."""
         self._after: TaskVersion | None = None
         self._below: dict[Lane, dict[int, int]] = {}
         self._reached: dict[Lane, dict[int, int]] = {}
@@ -55,7 +59,7 @@ class LaneNumbers:
         level: dict[Lane, int] = {}
         for lane, offset in head.offsets.items():
             if self._has_ended(lane, offset):
-                level[lane] = ALL_ROWS
+                level[lane] = self._ended
             elif self._counts(lane, offset):
                 level[lane] = max(0, head.rows.get(lane, 0))
         return level
