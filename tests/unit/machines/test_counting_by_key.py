@@ -151,6 +151,15 @@ def test_nothing_below_l_is_taken_and_no_base_of_what_was_emitted_since() -> Non
     assert emitted(folding) == [("a", 3, 3, 3, 5, True)]
 
 
+def test_rows_below_l_are_passed_over() -> None:
+    folding = make_folding(PLAN, merged={P0: 3}, needed={P0: 3}, ledger=COUNTED)
+    folding.absorb(entry(1, 1, [(1, "a")], [(1, "a")], number=CountedAndSeen(1, 1).number))
+    folding.settle()
+    last = entry(2, 3, *([(1, "a")] for _ in range(3)), number=CountedAndSeen(3, 1).number)
+    folding.absorb(last)
+    assert emitted(folding) == [("a", 3, 3, 3, 5, True)]
+
+
 def test_l_goes_up_only_where_no_row_waits() -> None:
     folding = make_folding(PLAN)
     folding.absorb(entry(1, 0, *([(1, "a")] for _ in range(4))))
