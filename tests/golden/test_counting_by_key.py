@@ -30,9 +30,11 @@ WITH seen AS (
         seen - lag(seen) OVER (PARTITION BY part, sip ORDER BY off) > {expire} AS anew
     FROM seen WHERE bytes > 10
 ), lives AS (
-    SELECT *, count_if(coalesce(anew, false)) OVER (PARTITION BY part, sip ORDER BY off) AS life FROM passing
+    SELECT *, count_if(coalesce(anew, false)) OVER (PARTITION BY part, sip ORDER BY off) AS life
+    FROM passing
 ), numbered AS (
-    SELECT *, row_number() OVER (PARTITION BY part, sip, life ORDER BY off) - 1 AS number FROM lives
+    SELECT *, row_number() OVER (PARTITION BY part, sip, life ORDER BY off) - 1 AS number
+    FROM lives
 ), ends AS (
     SELECT part, max(seen) AS seen FROM seen GROUP BY part
 ), counted AS (

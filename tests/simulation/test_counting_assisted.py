@@ -16,14 +16,16 @@ from mars.protocol.reducer import assisting
 from mars.protocol.reducer.assisting import assists_of
 from mars.protocol.reducer.events import AssignmentRead
 from reducer.assisting import AssistLoop
+from tests.simulation import test_counting_by_key as by_key
 from tests.simulation.test_counting import BUCKETS, SHAPES, Run, all_expected
+from tests.simulation.test_counting_by_key import KeyRun
 
 HELPER = MemberId("helper")
 SEEDS = (0, 6, 12, 17)
 """Of these 6 and 17 fail where the numbers are left out."""
 
 
-class AssistedRun(Run):
+class Assisted(Run):
     """After each batch an assistant merges what it may."""
 
     merged = 0
@@ -41,6 +43,10 @@ class AssistedRun(Run):
         self.merged += assistant._merged
 
 
+class AssistedKeyRun(Assisted, KeyRun):
+    """The same where the rows of each key are counted."""
+
+
 @pytest.fixture(autouse=True)
 def entries_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assisting, "SEGMENT_SEQS", 2)
@@ -49,9 +55,19 @@ def entries_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_window_is_exact_whatever_is_merged_and_lost(seed: int) -> None:
-    run = AssistedRun(random.Random(seed), SHAPES[seed % len(SHAPES)])
+    run = Assisted(random.Random(seed), SHAPES[seed % len(SHAPES)])
     run.run()
 
     assert run.merged > 0
     assert run.emitted() == all_expected(run)
+    run.check_ledgers()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_window_of_a_key_is_exact_whatever_is_merged_and_lost(seed: int) -> None:
+    run = AssistedKeyRun(random.Random(seed), by_key.SHAPES[seed % len(by_key.SHAPES)])
+    run.run()
+
+    assert run.merged > 0
+    assert run.windows() == by_key.all_expected(run)
     run.check_ledgers()
