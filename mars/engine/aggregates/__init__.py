@@ -21,7 +21,7 @@ the state columns of each aggregate (`state_schema`). See `base` for the laws.
 from __future__ import annotations
 
 from mars.engine.aggregates.distinct import DISTINCT_VALUES_MAX
-from mars.engine.aggregates.keyed import KeyWindows, key_windows
+from mars.engine.aggregates.keyed import KeyWindows, key_windows, quiet, split
 from mars.engine.aggregates.others import limited, limited_window
 from mars.engine.aggregates.placed import (
     FIRST_OFFSET,
@@ -82,8 +82,10 @@ __all__ = [
     "merges_exactly",
     "panes_of_window",
     "place_aggregates",
+    "quiet",
     "scope_aggregates",
     "session_aggregates",
     "sessions_of",
+    "split",
     "state_schema",
 ]

@@ -28,6 +28,7 @@ from mars.engine.aggregates.states import PANE, columns, key_names, merge, state
 _PARTITION: Final = "__partition"
 _LIFE: Final = "__life"
 _NUMBER: Final = "__number"
+_LAST: Final = "__last"
 _OVER: Final = "__over"
 _FULL: Final = "__full"
 _WINDOW: Final = "__window"
@@ -54,7 +55,8 @@ def key_windows(plan: Plan, rows: pl.DataFrame, seen: Mapping[int, int]) -> KeyW
         raise TypeError(f"{shape} does not count the rows of each key")
     if not rows.height:
         return KeyWindows(rows, rows, rows)
-    keys, number, pane = key_names(plan), pl.col(_NUMBER), shape.pane_ms
+    keys, number = key_names(plan), pl.col(_NUMBER)
+    pane = shape.size // shape.panes_in(shape.size)
     numbered = _numbered(rows.sort(PANE), keys, shape)
     slices = [_PARTITION, *keys, _LIFE, number // pane]
     whole = _merged(plan, numbered.with_columns(pl.col(PANE).min().over(slices)))
@@ -68,6 +70,42 @@ def key_windows(plan: Plan, rows: pl.DataFrame, seen: Mapping[int, int]) -> KeyW
         _windows(plan, found, first, pl.min_horizontal(last, full - 1)),
         _windows(plan, found.filter(over), pl.max_horizontal(first, full), last),
         columns(found.filter(~over & (number >= full * shape.slide)), state_schema(plan)),
+    )
+
+
+def quiet(plan: Plan, waiting: pl.DataFrame) -> pl.DataFrame:
+    """What waits, with all by which `split` finds those of it that something happens to."""
+    own = [_PARTITION, *key_names(plan)]
+    return waiting.with_columns((pl.col(PANE) // LANE_PLACES).alias(_PARTITION)).with_columns(
+        pl.col(SEEN_LAST).max().over(own).alias(_LAST)
+    )
+
+
+def split(
+    plan: Plan, waiting: pl.DataFrame, rows: pl.DataFrame, seen: Mapping[int, int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Of what waits, as `quiet` gives it: the rows of keys that got some, or have fallen silent by
+    now; and all others, of which no window is closed.
+    """
+    shape = plan.window
+    if not isinstance(shape, CountingByKey):
+        raise TypeError(f"{shape} does not count the rows of each key")
+    is_silent = waiting.select((_come(seen) - pl.col(_LAST) > shape.expire_ms).alias(_OVER))
+    silent = is_silent.get_column(_OVER)
+    rest = waiting.filter(~silent)
+    own = [_PARTITION, *key_names(plan)]
+    came = rows.with_columns((pl.col(PANE) // LANE_PLACES).alias(_PARTITION)).select(own).unique()
+    again = rest.join(came, on=own, how="semi", nulls_equal=True)
+    others = rest.join(came, on=own, how="anti", nulls_equal=True)
+    found = pl.concat([waiting.filter(silent), again])
+    return columns(found, state_schema(plan)), others
+
+
+def _come(seen: Mapping[int, int]) -> pl.Expr:
+    """How far the event time of a row's partition has come."""
+    known = list(seen)
+    return pl.col(_PARTITION).replace_strict(
+        known, [seen[one] for one in known], default=0, return_dtype=pl.Int64
     )
 
 
@@ -86,11 +124,8 @@ def _numbered(rows: pl.DataFrame, keys: list[str], shape: CountingByKey) -> pl.D
 
 def _is_over(keys: list[str], shape: CountingByKey, seen: Mapping[int, int]) -> pl.Expr:
     """Whether the life of a row is over: another one follows, or too much has come since."""
-    own, known = [_PARTITION, *keys], list(seen)
-    come = pl.col(_PARTITION).replace_strict(
-        known, [seen[one] for one in known], default=0, return_dtype=pl.Int64
-    )
-    silent = come - pl.col(SEEN_LAST).max().over(own)
+    own = [_PARTITION, *keys]
+    silent = _come(seen) - pl.col(SEEN_LAST).max().over(own)
     followed = pl.col(_LIFE) < pl.col(_LIFE).max().over(own)
     return (followed | (silent > shape.expire_ms)).alias(_OVER)
 

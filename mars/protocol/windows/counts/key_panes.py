@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import polars as pl
@@ -26,7 +27,10 @@ from mars.engine.aggregates import (
     FIRST_OFFSET,
     PANE,
     KeyWindows,
+    columns,
     key_windows,
+    quiet,
+    split,
     state_schema,
 )
 from mars.engine.codec.states import encode_states
@@ -47,33 +51,43 @@ class KeyPanes(WindowPanes):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan, lambda _window: True)
-        self._parts: list[pl.DataFrame] = []
+        self._quiet = quiet(plan, pl.DataFrame(schema=state_schema(plan)))
+        """What waited when it was looked at last."""
+        self._came: list[pl.DataFrame] = []
         self._found: dict[Seen, KeyWindows] = {}
 
     def take(self, rows: pl.DataFrame) -> None:
         """Take rows, or slices of them."""
         if rows.height:
-            self._parts.append(rows)
+            self._came.append(rows)
             self._found = {}
 
-    def keep(self, rows: pl.DataFrame) -> None:
-        """Only these are left."""
-        self._parts, self._found = [rows], {}
+    def forget(self, seen: Mapping[int, int]) -> pl.DataFrame:
+        """Only what waits then is left."""
+        found, others = self._look(seen)
+        self._quiet = pl.concat([others, quiet(self.plan, found.open)])
+        self._came, self._found = [], {}
+        return self.rows_held
 
     @property
     def rows_held(self) -> pl.DataFrame:
         """All that are there."""
-        if len(self._parts) != 1:
-            parts = self._parts or [pl.DataFrame(schema=state_schema(self.plan))]
-            self._parts = [pl.concat(parts)]
-        return self._parts[0]
+        return pl.concat([columns(self._quiet, state_schema(self.plan)), *self._came])
 
     def windows(self, seen: Mapping[int, int]) -> KeyWindows:
         """What they make once the event time of partitions has come so far."""
         asked = tuple(sorted(seen.items()))
         if asked not in self._found:
-            self._found = {asked: key_windows(self.plan, self.rows_held, seen)}
+            found, others = self._look(seen)
+            waiting = pl.concat([columns(others, state_schema(self.plan)), found.open])
+            self._found = {asked: replace(found, open=waiting)}
         return self._found[asked]
+
+    def _look(self, seen: Mapping[int, int]) -> tuple[KeyWindows, pl.DataFrame]:
+        """What the keys make to which something happens, and what waits of all others."""
+        came = pl.concat([pl.DataFrame(schema=state_schema(self.plan)), *self._came])
+        again, others = split(self.plan, self._quiet, came, seen)
+        return key_windows(self.plan, pl.concat([again, came]), seen), others
 
     def rows_of(self, states: pl.DataFrame) -> int:
         """How many rows of the stream some states count."""
@@ -82,7 +96,7 @@ class KeyPanes(WindowPanes):
     def size(self, windows: Iterable[Window]) -> Size:
         """See `WindowPanes`: all are looked at, whichever are closed."""
         count = sum(1 for _window in windows)
-        return Size(count, len(self._parts), self.rows_held.height) if count else Size()
+        return Size(count, 1 + len(self._came), self.rows_held.height) if count else Size()
 
     def rows(self, window: Window) -> int:
         """See `WindowPanes`: so many wait in a partition."""

@@ -113,8 +113,11 @@ class KeyState(Unrevised):
 
     def windows(self, closed: Rows) -> KeyWindows:
         """What there is to close up to C; of keys nothing before all rows below M are back."""
+        return self._own.windows(self._seen(closed))
+
+    def _seen(self, closed: Rows) -> dict[int, int]:
         seen = closed if self.closer.settled else {}
-        return self._own.windows({_partition(lane): at for lane, at in seen.items()})
+        return {_partition(lane): at for lane, at in seen.items()}
 
     def closed_by(self, level: Rows | None) -> dict[Lane, int]:
         """C at a level; it never goes back."""
@@ -205,8 +208,7 @@ class KeyState(Unrevised):
 
     def _forget(self) -> None:
         """What rows below M made was emitted."""
-        left = self.windows(self.frontier.closed_rows).open
-        self._own.keep(left)
+        left = self._own.forget(self._seen(self.frontier.closed_rows))
         if self.closer.settled:
             self._gaps.closed(self._firsts(left))
 
