@@ -5,6 +5,7 @@ an owner begins with.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,7 +19,6 @@ from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
     P0,
     STREAM,
-    RowSpec,
     make_folding,
     make_head,
     make_plan,
@@ -30,7 +30,9 @@ COUNTED = Ledger(read=4, counted=4)
 BEGIN = 0
 
 
-def entry(seq: int, first: int, *messages: list[RowSpec], number: int = BEGIN) -> Entry:
+def entry(
+    seq: int, first: int, *messages: Sequence[tuple[int, str | None]], number: int = BEGIN
+) -> Entry:
     """What a batch of messages adds, each an array of rows."""
     values = [
         json.dumps([{"ts": at * 1_000, "k": key} for at, key in rows]).encode() for rows in messages
@@ -78,6 +80,15 @@ def test_rows_of_one_message_are_counted_one_by_one() -> None:
     committed(folding, 9)
     folding.absorb(entry(2, 9, [(5, "a"), (5, "a")], number=CountedAndSeen(6, 1).number))
     assert emitted(folding) == [("a", 4, 3, 7, 9, True)]
+
+
+def test_rows_that_wait_are_found_by_a_key_that_is_null_too() -> None:
+    folding = make_folding(PLAN)
+    folding.absorb(entry(1, 0, [(1, None)], [(1, "b")]))
+    committed(folding, 2)
+    later = entry(2, 2, [(1, None)], [(1, None)], number=CountedAndSeen(2, 1).number)
+    folding.absorb(later)
+    assert emitted(folding) == [(None, 0, 3, 0, 3, True)]
 
 
 def test_windows_on_both_sides_of_rows_that_are_gone_are_not_complete() -> None:
