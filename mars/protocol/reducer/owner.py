@@ -108,6 +108,7 @@ class BucketOwner:
     def _start_over(self, state: OwnerState) -> None:
         self.state = state
         self.term = self._new_term(self.term.number + 1)
+        self._failing.settled()
         self.drafting.forget()
 
     def _new_term(self, number: int) -> Term:
@@ -161,14 +162,13 @@ class BucketOwner:
         """R8: start over; fenced: until a higher assignment epoch comes."""
         if event.term != self.term.number:
             return []
+        troubles = self._failing.refused(event.culprit, event.detail, self._tasks)
         self._retry_at_ms = self._now_ms + RETRY_PAUSE_MS
         self._start_over(OwnerState.LOST if event.fenced else OwnerState.WAITING)
         kind = "bucket_fenced" if event.fenced else "bucket_interrupted"
-        culprit, detail = self._tasks.get(event.culprit or TaskName("")), event.detail
-        troubles = [] if culprit is None else [self._failing.fail(culprit, detail)]
         return [
             ReleaseBucket(self.bucket),
-            Report(kind, f"bucket {self.bucket}: {detail}", self.bucket),
+            Report(kind, f"bucket {self.bucket}: {event.detail}", self.bucket),
             *troubles,
         ]
 
@@ -275,6 +275,7 @@ class BucketOwner:
             for piece in pieces
             if piece.withheld
         )
+        self._failing.given(parts[name].task for name in choice.tasks if name in parts)
         self.drafting.end(self._now_ms, transaction.results)
         self.state, self._committing = OwnerState.COMMITTING, choice
         commit = CommitTransaction(self.bucket, self.term.number, transaction, self._position)
@@ -286,6 +287,7 @@ class BucketOwner:
             return []
         self.state = OwnerState.OWNING
         self._position = event.committed.next
+        self._failing.settled()
         names, merging = self.term.committed(event.committed), self._committing.merging
         told = [one for name in names for one in self.term.tell_tracker(name)]
         trims = [one for name in names for one in self.term.clean_up(name, merging=name in merging)]
@@ -309,6 +311,7 @@ class BucketOwner:
         if troubles or not names:
             return troubles
         results = [batch for one in done if not isinstance(one, FailTask) for batch in one]
+        self._failing.given(parts[name].task for name in names)
         drafting.begin(self._now_ms, names, results)
         return self._write_draft(results) if results else []
 

@@ -5,7 +5,7 @@ A term is made anew each time, so nothing of one is left to the next but what Ka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -51,6 +51,8 @@ class Failing:
 
     def __init__(self) -> None:
         self._failures: dict[TaskName, FailTask] = {}
+        self._given: dict[TaskName, RunnableTask] = {}
+        """The tasks whose rows the sink may refuse; of several of a name, the first."""
 
     def __contains__(self, name: object) -> bool:
         return name in self._failures
@@ -60,6 +62,25 @@ class Failing:
         version = task.definition.current.version
         failure = self._failures[task.name] = FailTask(task.name, version, detail)
         return failure
+
+    def given(self, tasks: Iterable[RunnableTask]) -> None:
+        """The sink is given rows of these tasks."""
+        self._given = {task.name: task for task in tasks} | self._given
+
+    def settled(self) -> None:
+        """What became of the rows that it was given is known."""
+        self._given = {}
+
+    def refused(
+        self, name: TaskName | None, detail: str, tasks: Mapping[TaskName, RunnableTask]
+    ) -> list[Instruction]:
+        """The sink refused rows of a task, which fails: not another that bears its name by now."""
+        task = None if name is None else self._given.get(name)
+        if task is None:
+            return []
+        failure = self.fail(task, detail)
+        self.update(tasks)
+        return [failure] if task.name in self else []
 
     def unseen(self) -> list[Instruction]:
         """The failures that the definitions do not show, to be told again.

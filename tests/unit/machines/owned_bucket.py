@@ -14,6 +14,7 @@ from mars.protocol.reducer.events import (
     BucketFailed,
     ClaimBucket,
     CommitTransaction,
+    FailTask,
     Instruction,
     LogRead,
     ReadLog,
@@ -26,7 +27,9 @@ from tests.unit.machines.reducing_rows import (
     E1,
     NAME,
     P0,
+    make_entry,
     make_head,
+    make_plan,
     make_slice,
     make_task,
 )
@@ -107,6 +110,17 @@ class Bucket:
 
     def fail(self, *, fenced: bool = False, culprit: TaskName | None = None) -> list[Instruction]:
         return self.machine.failed(BucketFailed(BUCKET, self.term, fenced, "why", culprit))
+
+    def due(self, name: TaskName = NAME, version: int = 1, now_ms: int = 0) -> CommitTransaction:
+        """The commit of a window of a task, which is asked for and not done yet."""
+        entry = make_entry(1, 0, [(1, "x")], plan=make_plan(name, version))
+        head = make_head(1, {P0: 1}, mark_s=10, version=version)
+        assert self.read(head, entry, name=name) == []
+        return only(self.machine.ticked(now_ms), CommitTransaction)
+
+    def refuse(self, name: TaskName = NAME) -> list[FailTask]:
+        """The sink refuses rows that it was given of a task."""
+        return [one for one in self.fail(culprit=name) if isinstance(one, FailTask)]
 
 
 def names(commit: CommitTransaction) -> list[str]:

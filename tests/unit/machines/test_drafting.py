@@ -46,6 +46,7 @@ from tests.unit.machines.reducing_rows import (
     make_head,
     make_plan,
     make_task,
+    make_version,
 )
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World, counted
 
@@ -371,6 +372,23 @@ def test_a_draft_that_fails_is_forgotten_with_all_else() -> None:
     here.read(head(1, 13_500), make_entry(1, 0, [(1, "x")]))
 
     assert values(only(here.machine.ticked(2), WriteDraft).results) == {(0, "x"): 1}
+
+
+def test_a_task_made_anew_does_not_fail_for_the_draft_of_the_one_before() -> None:
+    here = owned()
+    drafted(here)
+    here.change(make_task(make_version(2), first_version=2))
+    assert only(here.machine.ticked(2), WriteDraft).results == ()
+    here.due(version=2)
+
+    assert here.refuse() == []
+
+
+def test_a_draft_may_be_refused() -> None:
+    here = owned()
+    drafted(here)
+
+    assert here.refuse() == [FailTask(NAME, 1, "why")]
 
 
 def test_a_window_none_of_whose_groups_pass_is_finished_only_once(

@@ -186,7 +186,8 @@ def test_a_task_whose_output_is_refused_fails_alone() -> None:
     here = Bucket(make_task(), make_task(name=OTHER))
     here.own()
 
-    assert FailTask(NAME, 1, "why") in here.fail(culprit=NAME)
+    here.due()
+    assert here.refuse() == [FailTask(NAME, 1, "why")]
     here.machine.ticked(RETRY_PAUSE_MS)
     here.own()
     heads = {NAME: make_head(1, {P0: 1}), OTHER: make_head(1, {P0: 1})}
@@ -240,7 +241,8 @@ def test_a_task_whose_failure_was_forgotten_while_the_bucket_was_interrupted_is_
 ):
     here = Bucket()
     here.own()
-    here.fail(culprit=NAME)
+    here.due()
+    here.refuse()
     # ZooKeeper had it as failed, lost everything, and has it back as it was before.
     here.change(make_task(state=TaskState.FAILED))
     here.change(make_task())
@@ -257,7 +259,8 @@ def test_a_failure_that_zookeeper_has_forgotten_before_anybody_saw_it_is_told_ag
     """A bucket once left such a task out for ever, and it ran in all others."""
     here = Bucket()
     here.own()
-    failed = only(here.fail(culprit=NAME), FailTask)
+    here.due()
+    (failed,) = here.refuse()
 
     assert only(here.machine.tasks_changed({NAME: make_task()}), FailTask) == failed
     assert here.machine.tasks_changed({NAME: make_task(state=TaskState.FAILED)}) == []
@@ -268,7 +271,8 @@ def test_a_task_made_anew_under_the_name_of_one_that_failed_is_read() -> None:
     """The bucket heard neither that the first one failed nor that it was deleted."""
     here = Bucket()
     here.own()
-    here.fail(culprit=NAME)
+    here.due()
+    here.refuse()
     here.change(make_task(make_version(2), first_version=2))
 
     here.machine.ticked(RETRY_PAUSE_MS)
@@ -278,11 +282,50 @@ def test_a_task_made_anew_under_the_name_of_one_that_failed_is_read() -> None:
     assert isinstance(read, ReadLog)
 
 
-def test_a_task_that_was_deleted_meanwhile_does_not_fail() -> None:
-    here = Bucket(make_task(name=OTHER))
+def test_a_task_that_was_deleted_during_its_commit_does_not_fail() -> None:
+    here = Bucket()
     here.own()
+    here.due()
+    here.change(make_task(state=TaskState.DELETED))
 
-    assert not [one for one in here.fail(culprit=NAME) if isinstance(one, FailTask)]
+    assert here.refuse() == []
+
+
+def test_a_task_that_failed_elsewhere_during_its_commit_may_be_resumed() -> None:
+    here = Bucket()
+    here.own()
+    here.due()
+    here.change(make_task(state=TaskState.FAILED))
+
+    assert here.refuse() == []
+    assert here.machine.tasks_changed({NAME: make_task()}) == []
+
+
+MADE_ANEW = make_task(make_version(2), first_version=2)
+
+
+def test_a_task_made_anew_during_a_commit_of_the_one_before_does_not_fail() -> None:
+    """It was failed once, by the number of its own version, which the leader had to believe."""
+    here = Bucket()
+    here.own()
+    here.due()
+    here.change(MADE_ANEW)
+
+    assert here.refuse() == []
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+    here.due(version=2, now_ms=RETRY_PAUSE_MS)
+    assert here.refuse() == [FailTask(NAME, 2, "why")]
+
+
+def test_a_task_made_anew_after_a_commit_of_the_one_before_fails_by_its_own() -> None:
+    here = Bucket()
+    here.own()
+    here.commit(here.due())
+    here.change(MADE_ANEW)
+
+    here.due(version=2)
+    assert here.refuse() == [FailTask(NAME, 2, "why")]
 
 
 def test_a_store_that_went_back_is_reported_and_stops_the_bucket() -> None:
