@@ -54,6 +54,7 @@ from mars.protocol.ports import (
     Revoked,
     SourceEvent,
 )
+from mars.protocol.runnable import topics_with_keys
 
 HEAD_INTERVAL_MS = 1_000
 """How often a head is read of a task whose rows the store has not taken meanwhile: nothing else
@@ -84,6 +85,7 @@ class MapperMachine:
         )
         self._topics: frozenset[Topic] = frozenset()
         self._sources: set[tuple[Topic, str]] = set()
+        self._keyed: frozenset[Topic] = frozenset()
 
     def handle(self, event: Event) -> list[Instruction]:
         """Take one event; what comes back is to be done in this order."""
@@ -123,14 +125,17 @@ class MapperMachine:
 
     def _made_anew(self) -> list[Instruction]:
         """Forget rows that were read before a task named the topic by another id: they may be of
-        the topic before, and what is read from now on is not.
+        the topic before, and what is read from now on is not. Those that were read before a task
+        reads their keys have none.
         """
         sources = {
             (view.topic, view.task.definition.current.topic_id)
             for view in self._state.views.values()
         }
-        anew = {topic for topic, _id in sources - self._sources}
+        keyed = topics_with_keys(view.task for view in self._state.views.values())
+        anew = {topic for topic, _id in sources - self._sources} | (keyed - self._keyed)
         self._sources |= sources
+        self._keyed = keyed
         live = self._state.buffers[LIVE]
         lanes = {
             key: LaneBuffer(buffer.lane, paused=buffer.paused)

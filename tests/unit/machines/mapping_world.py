@@ -76,7 +76,7 @@ from mars.protocol.ports import (
     TaskStart,
 )
 from mars.protocol.reducer.events import HeadsRead, TasksChanged
-from mars.protocol.runnable import RunnableTask
+from mars.protocol.runnable import RunnableTask, topics_with_keys
 
 BUCKETS = 4
 TOPIC = Topic("flows")
@@ -141,6 +141,8 @@ class World:
     step: int = 100
     drop_answers: int = 0
     tells_ends: bool = True
+    keyed: bool = False
+    """Records are read with their keys."""
     failed: dict[TaskName, str] = field(default_factory=dict)
     reports: list[str] = field(default_factory=list)
     appended: list[tuple[TaskName, int, tuple[Range, ...]]] = field(default_factory=list)
@@ -186,6 +188,8 @@ class World:
         self.change(task)
 
     def change(self, task: RunnableTask) -> None:
+        """As the mapper's loop does, which tells the readers before the machine."""
+        self.keyed = bool(topics_with_keys([*self.tasks.values(), task]))
         self.tasks = {**self.tasks, task.name: task}
         self.feed(TasksChanged(self.tasks))
 
@@ -223,9 +227,10 @@ class World:
         if upto > first:
             values = self.partitions[number][first:upto]
             times = [-1] * len(values)
+            keys: list[bytes | None] | None = [b"k"] * len(values) if self.keyed else None
             yield Fetched(
                 TOPIC,
-                Records(live_lane(number), first, upto, values, range(first, upto), times),
+                Records(live_lane(number), first, upto, values, range(first, upto), times, keys),
             )
         if upto == end and self.tells_ends:
             yield EndReached(TOPIC, number, end)

@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import replace
 
 from mars.core.definitions import TaskState, resume_helps
+from mars.core.plan import Field, FieldType, Origin
 from mars.core.types import Bucket, Lane, Reason, Sequence64, StoreEpoch, TaskName
 from mars.core.windows import Sliding
 from mars.protocol.mapper.events import CATCH_UP, LIVE, Sourced
 from mars.protocol.ports import OffsetGone, TaskStart
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import (
     BUCKETS,
     EPOCH,
@@ -164,3 +166,51 @@ def test_rows_that_are_held_are_not_given_to_a_task_of_the_topic_that_was_made_a
     here.run()
 
     assert here.counts("a") == {(0, "new"): 60}
+
+
+def keyed(task: RunnableTask) -> RunnableTask:
+    """A task that reads the keys of the records."""
+    field = Field("key", FieldType.STRING, Origin.KEY)
+    plans = {
+        number: replace(plan, fields=(*plan.fields, field)) for number, plan in task.plans.items()
+    }
+    return replace(task, plans=plans)
+
+
+def test_a_task_that_reads_keys_takes_no_rows_that_one_which_catches_up_has_read_without() -> None:
+    """It failed: "the records were read without their keys"."""
+    here = world(rows=2_000)
+    here.add(make_task("live"), p0=1_900)
+    here.add(make_task("behind"))
+    here.assign(0)
+    here.run(rounds=5)
+    assert (here.positions[CATCH_UP, 0], here.offsets("behind")) == (
+        500,
+        {P0: 100},
+    )  # it holds some
+
+    here.add(keyed(make_task("keys")), p0=150)
+    here.run()
+
+    assert here.failed == {}
+    assert here.counts("keys") == here.expected(p0=150)
+    assert here.counts("behind") == here.expected()
+
+
+def test_a_task_that_reads_keys_takes_no_rows_that_are_held_without() -> None:
+    """The group's reader says so too, but cannot where its poll fails."""
+    here = world(rows=20, rest_ms=10_000)
+    here.add(make_task("live"))
+    here.run(rounds=1)
+    here.assign(0)
+    here.run(rounds=5)
+    here.partitions[0] += [row(number) for number in range(20, 40)]
+    here.run(rounds=2)
+    assert (here.positions[LIVE, 0], here.offsets("live")) == (40, {P0: 20})  # it holds them
+
+    here.add(keyed(make_task("keys")), p0=20)
+    here.run(rounds=300)
+
+    assert here.failed == {}
+    assert here.counts("keys") == here.expected(p0=20)
+    assert here.counts("live") == here.expected()
