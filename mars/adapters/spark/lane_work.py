@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from mars.adapters.spark.reading import consumer_of, read_range
+from mars.adapters.spark.reading import read_here
 from mars.core.errors import JobFailed, SettingsError, TaskLimit, Unavailable
 from mars.core.plan import Plan, Stream, reads_keys
 from mars.core.settings import Settings
@@ -96,13 +96,8 @@ class LaneWork:
 
     def __call__(self) -> Iterator[bytes]:
         """The outcomes, encoded."""
-        try:
-            keys = any(reads_keys(share.plan.fields) for share in self.shares)
-            consumer = consumer_of(self.settings)
-            batches = read_range(consumer, self.topic, self.part, keys=keys)
-        except SettingsError as problem:
-            yield encode_outcome(Unread(str(problem)))
-            return
+        keys = any(reads_keys(share.plan.fields) for share in self.shares)
+        batches = read_here(self.settings, self.topic, self.part, keys=keys)
         yield from map(encode_outcome, self.outcomes(batches))
 
     def outcomes(self, batches: Iterable[Records | Range]) -> Iterator[Outcome]:
@@ -117,7 +112,7 @@ class LaneWork:
                     break
         except Unavailable as problem:
             yield Unread(problem.detail)
-        except JobFailed as problem:
+        except (JobFailed, SettingsError) as problem:
             yield Unread(str(problem))
         yield from mapping.outcomes()
 

@@ -62,16 +62,11 @@ class TopicSource:
 
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
         """The committed rows of a range. Raises Unavailable, JobFailed."""
-        try:
-            keys = reads_keys(plan.fields)
-            for batch in read_range(consumer_of(self.settings), self.topic, part, keys=keys):
-                if isinstance(batch, Range):
-                    yield batch
-                else:
-                    yield from decode_slices(plan.stream, plan.fields, batch)
-        except Unavailable:
-            discard_consumers()  # a client that has gone deaf stays so
-            raise
+        for batch in read_here(self.settings, self.topic, part, keys=reads_keys(plan.fields)):
+            if isinstance(batch, Range):
+                yield batch
+            else:
+                yield from decode_slices(plan.stream, plan.fields, batch)
 
 
 _consumers: list[tuple[Settings, Consumer]] = []
@@ -94,6 +89,17 @@ def discard_consumers() -> None:
     """Close this process's consumer; whoever needs one makes another."""
     while _consumers:
         _consumers.pop()[1].close()
+
+
+def read_here(
+    settings: Settings, topic: str, part: Range, *, keys: bool
+) -> Iterator[Records | Range]:
+    """`read_range` with this process's consumer. Raises SettingsError, too."""
+    try:
+        yield from read_range(consumer_of(settings), topic, part, keys=keys)
+    except Unavailable:
+        discard_consumers()  # a client that has gone deaf stays so
+        raise
 
 
 @dataclass(frozen=True, slots=True)
