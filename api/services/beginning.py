@@ -37,11 +37,14 @@ SMALLEST_CHUNK_ROWS = 25_000
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The first offsets of a task's lanes, from when on its windows are complete, its history."""
+    """The first offsets of a task's lanes, from when on its windows are complete, its history, and
+    the time before the topic's rows that its files do not reach.
+    """
 
     starts: Mapping[Lane, int]
     complete_from_ms: int | None
     backfills: tuple[Backfill, ...]
+    unread_ms: tuple[int, int] | None
 
 
 class Beginnings:
@@ -84,16 +87,18 @@ class Beginnings:
         topic = Topic(stream.topic)
         offsets, complete_from_ms = self._offsets(topic, start)
         spans = {} if start == "latest" or in_order else self._history(topic, offsets)
+        unread_ms = None
         backfills = [self._of_topic(spans)] if spans else []
         live = offsets | {partition: span.end for partition, span in spans.items()}
         if files is not None:
             backfills.append(self._of_files(files))
-            # The files are taken to hold all rows before the topic's: no window lacks any.
+            # Up to their bound the files are taken to hold all rows that the topic does not.
+            unread_ms = _between(files, complete_from_ms)
             complete_from_ms = None
         starts = {live_lane(partition): offset for partition, offset in live.items()}
         for backfill in backfills:
             starts |= {lane: span.first for lane, span in backfill.lanes.items()}
-        return Beginning(starts, complete_from_ms, tuple(backfills))
+        return Beginning(starts, complete_from_ms, tuple(backfills), unread_ms)
 
     def files(self, stream: Stream, history: HistoryRequest) -> FileHistory:
         """The files that a request names. Raises Rejected, Forbidden, Unavailable."""
@@ -153,6 +158,14 @@ class Beginnings:
             self._ports.now_ms(),
             files,
         )
+
+
+def _between(files: FileHistory, topic_from_ms: int | None) -> tuple[int, int] | None:
+    """The time between the bound of files and the topic's rows, as far as both are known."""
+    until_ms = files.until_ms
+    if until_ms is None or topic_from_ms is None or until_ms >= topic_from_ms:
+        return None
+    return until_ms, topic_from_ms
 
 
 def _check_location(location: str) -> None:

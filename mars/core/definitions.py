@@ -47,8 +47,9 @@ class TaskVersion:
     `starts` says, per lane, the first offset that belongs to this version; a lane that is not
     named starts at 0 (a partition made later). None: the leader has not yet decided where the
     version before it ends. Windows that begin before `complete_from_ms` or end after
-    `complete_until_ms` (None: no bound) lack rows and are marked incomplete. `rules` are those of
-    the release that registered it, see RULES. `zone` is the time zone of its windows as it was
+    `complete_until_ms` (None: no bound) lack rows and are marked incomplete, and so are those that
+    touch `unread_ms`, the time [from, to) between its files and the topic. `rules` are those of the
+    release that registered it, see RULES. `zone` is the time zone of its windows as it was
     known then: what changes in it later is for new versions. `landmark_ms` is when its windows
     begin that are since a landmark. `rows_before`: how many rows of each lane the version before
     has counted, where its windows count rows.
@@ -63,6 +64,7 @@ class TaskVersion:
     starts: Mapping[Lane, int] | None
     complete_from_ms: int | None = None
     complete_until_ms: int | None = None
+    unread_ms: tuple[int, int] | None = None
     rules: int = 1
     zone: Zone | None = None
     landmark_ms: int | None = None

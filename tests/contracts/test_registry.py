@@ -30,7 +30,7 @@ def definition(name: str = "by_sip", state: TaskState = TaskState.RUNNING) -> Ta
         starts={Lane("0"): 5, Lane("1"): 2**53},
         complete_from_ms=None,
     )
-    undecided = replace(version, version=2, starts=None, complete_until_ms=9)
+    undecided = replace(version, version=2, starts=None, complete_until_ms=9, unread_ms=(3, 5))
     return TaskDefinition(TaskName(name), state, (version, undecided), detail="why")
 
 

@@ -67,6 +67,7 @@ class TaskMaker:
             created_ms=self._ports.now_ms(),
             starts=beginning.starts,
             complete_from_ms=beginning.complete_from_ms,
+            unread_ms=beginning.unread_ms,
             rules=RULES,
             zone=plan.window.zone,
             landmark_ms=plan.window.begins_ms,

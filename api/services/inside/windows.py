@@ -257,7 +257,7 @@ def _check_order(selection: Selection, plans: Iterable[Plan]) -> None:
 
 def _rows(version: _Version, window: Window, selection: Selection, left: int) -> OpenWindow:
     plan = version.plan
-    bounds = WholeSpan(version.version.complete_from_ms, version.version.complete_until_ms)
+    bounds = WholeSpan.of(version.version)
     states = [
         frame
         for folding in version.foldings

@@ -144,6 +144,7 @@ def begin_version(
         new,
         starts=dict(begun.starts),
         complete_from_ms=began,
+        unread_ms=old.unread_ms,
         rows_before=dict(begun.rows),
     )
     return replace(definition, versions=(*definition.versions[:-2], old, new))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mars.core.definitions import TaskVersion
 from mars.core.types import Lane
 from mars.core.windows import Shape, Window
 from mars.engine.finishing import Finished
@@ -73,12 +74,24 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class WholeSpan:
-    """Where a version's windows are complete: those that begin and end within these times."""
+    """Where a version's windows are complete: those that begin and end within these times, and
+    touch none of `unread_ms`.
+    """
 
     from_ms: int | None = None
     until_ms: int | None = None
+    unread_ms: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, version: TaskVersion) -> WholeSpan:
+        """That of a version."""
+        return cls(version.complete_from_ms, version.complete_until_ms, version.unread_ms)
 
     def holds(self, window: Window) -> bool:
         """True if a window lies within the bounds."""
+        if self.unread_ms is not None:
+            from_ms, to_ms = self.unread_ms
+            if window.start_ms < to_ms and from_ms < window.end_ms:
+                return False
         after_start = self.from_ms is None or window.start_ms >= self.from_ms
         return after_start and (self.until_ms is None or window.end_ms <= self.until_ms)

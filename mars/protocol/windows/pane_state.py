@@ -61,7 +61,7 @@ class PaneState:
 
     def update(self, version: TaskVersion, after: TaskVersion | None) -> None:
         """See `WindowState`."""
-        self.bounds = WholeSpan(version.complete_from_ms, version.complete_until_ms)
+        self.bounds = WholeSpan.of(version)
 
     @property
     def is_steady(self) -> bool:

@@ -118,7 +118,30 @@ def test_files_are_a_lane_of_their_own_before_the_live_rows(long: World) -> None
         Lane("2"): 101,
         Lane("f@b2"): 0,
     }
-    assert definition.current.complete_from_ms is None
+
+
+@pytest.mark.parametrize(
+    ("start", "until_ms", "unread_ms"),
+    [
+        ("latest", 60_000, (60_000, 1_000_000)),
+        ("latest", 999_999, (999_999, 1_000_000)),
+        ("latest", 1_000_000, None),  # up to now
+        ("latest", 2_000_000, None),
+        ("latest", None, None),
+        ({"timestamp": 60_000}, 60_000, None),
+        ({"timestamp": 60_000}, 50_000, (50_000, 60_000)),
+        ("earliest", 60_000, None),  # from when on the topic has rows is not known
+    ],
+)
+def test_the_time_between_the_end_of_files_and_the_topics_rows_is_unread(
+    long: World, start: object, until_ms: int | None, unread_ms: tuple[int, int] | None
+) -> None:
+    """Windows between them once said that they were complete."""
+    long.now_ms = 1_000_000
+    history = {**FILES, "until": until_ms}
+    assert long.register(start=start, history=history).status_code == 201
+    current = long.definition().current
+    assert (current.complete_from_ms, current.unread_ms) == (None, unread_ms)
 
 
 def test_files_and_topic_may_both_be_history(long: World) -> None:

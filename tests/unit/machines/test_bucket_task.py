@@ -209,6 +209,32 @@ def test_complete_and_incomplete_windows_go_apart_with_their_headers() -> None:
     assert complete == {b"0": {(0, "x"): 1}, b"1": {(10, "x"): 1}}
 
 
+@pytest.mark.parametrize(
+    ("unread_ms", "complete"),
+    [
+        ((10_000, 20_000), [b"1", b"0", b"1"]),
+        ((9_999, 10_000), [b"0", b"1", b"1"]),
+        ((9_999, 20_001), [b"0", b"0", b"0"]),
+        ((12_000, 13_000), [b"1", b"0", b"1"]),
+        ((20_000, 30_000), [b"1", b"1", b"0"]),
+    ],
+)
+def test_windows_that_touch_what_is_not_read_are_incomplete(
+    unread_ms: tuple[int, int], complete: list[bytes]
+) -> None:
+    part = TaskInBucket(make_task(make_version(unread_ms=unread_ms)), OWNER, {}, SAVE_MS)
+    rows = [(1, "x"), (11, "x"), (21, "x")]
+    read(part, make_head(1, {P0: 3}, mark_s=30), make_entry(1, 0, rows))
+
+    said = {
+        window: dict(batch.headers)["mars-complete"]
+        for batch in part.prepare().results
+        for window, _key in counts_of(batch.values)
+    }
+
+    assert [said[window] for window in (0, 10, 20)] == complete
+
+
 def test_all_rows_of_a_bucket_go_to_one_output_partition() -> None:
     owner = OWNER.__class__(Bucket(3), OWNER.epoch, OWNER.store_epoch)
     part = TaskInBucket(make_task(), owner, {}, SAVE_MS)

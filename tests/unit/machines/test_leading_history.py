@@ -190,6 +190,14 @@ def test_a_version_lacks_rows_of_files_that_the_one_before_it_took(
     assert new.complete_from_ms == 90_001
 
 
+def test_a_version_lacks_what_neither_files_nor_topic_gave_to_the_one_before_it() -> None:
+    definition = with_history(2)
+    old, undecided = definition.versions
+    between = replace(definition, versions=(replace(old, unread_ms=(5, 9)), undecided))
+
+    assert begin_version(between, Begun({P0: 120}, {}), 0, None).current.unread_ms == (5, 9)
+
+
 def test_a_version_waits_until_the_history_is_read_again_up_to_where_it_was() -> None:
     merged = {P0: 100, P1: 60, H0: 50, H1: 40}
     known = KnownProgress().with_records([progress(0, merged, {**merged, H0: 0})])

@@ -123,7 +123,7 @@ class SessionState(Unrevised):
 
     def update(self, version: TaskVersion, after: TaskVersion | None) -> None:
         """See `WindowState`."""
-        self._bounds = WholeSpan(version.complete_from_ms, version.complete_until_ms)
+        self._bounds = WholeSpan.of(version)
 
     # ------------------------------------------------------------------------------- absorb
 
