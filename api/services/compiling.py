@@ -17,6 +17,7 @@ from mars.process.compiling import (
     compile_version,
     declared,
     results_topic,
+    same_query,
 )
 from mars.process.zones import zone_named
 from mars.protocol.ports import Registry
@@ -102,7 +103,7 @@ class TaskCompiler:
         """The plan of a stored version, over the stream as it was declared then."""
         with self._lock:
             found = self._kept.get(_key(name, version))
-        if found is not None and _same_query(found[0], version):
+        if found is not None and same_query(found[0], version):
             return found[1]
         plan = self.against(name, version, version.stream)
         self.keep(name, version, plan)
@@ -133,11 +134,3 @@ class TaskCompiler:
 
 def _key(name: TaskName, version: TaskVersion) -> tuple[TaskName, int, int]:
     return name, version.version, version.created_ms
-
-
-def _same_query(one: TaskVersion, other: TaskVersion) -> bool:
-    """A version that was made and never stored may bear the number and time of one that was."""
-    mine, theirs = (
-        (each.sql, each.options, each.stream, each.zone, each.landmark_ms) for each in (one, other)
-    )
-    return mine == theirs

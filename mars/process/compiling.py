@@ -76,3 +76,14 @@ def compile_version(task: TaskName, version: TaskVersion, namespace: str) -> Pla
         zone_of=pinned(version.zone),
         begin_ms=version.landmark_ms,
     )
+
+
+def same_query(one: TaskVersion, other: TaskVersion) -> bool:
+    """Whether `compile_version` makes the same of both, which bear one number.
+
+    A name may be given anew from the same number on, or a version be made and never stored.
+    """
+    mine, theirs = (
+        (each.sql, each.options, each.stream, each.zone, each.landmark_ms) for each in (one, other)
+    )
+    return mine == theirs

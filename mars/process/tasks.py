@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from mars.core.definitions import TaskDefinition, TaskState
+from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.errors import RequestError, TopicRefused
 from mars.core.plan import Plan
 from mars.core.types import Lane, TaskName, Topic
-from mars.process.compiling import compile_version
+from mars.process.compiling import compile_version, same_query
 from mars.process.telemetry import logs
 from mars.protocol.ports import Leadership, Registry, TopicInfo
 from mars.protocol.runnable import RunnableTask
@@ -47,7 +47,7 @@ class TaskSource:
         self._changed.set()
         self._looked_s = 0.0
         self._definitions: dict[TaskName, TaskDefinition] | None = None
-        self._plans: dict[tuple[TaskName, int, str], Plan | None] = {}
+        self._plans: dict[tuple[TaskName, int], tuple[TaskVersion, Plan | None]] = {}
         registry.watch_tasks(self._changed.set)
 
     def poll(self) -> dict[TaskName, RunnableTask] | None:
@@ -106,25 +106,25 @@ class TaskSource:
     def _compiled(self, definition: TaskDefinition) -> dict[int, Plan]:
         plans: dict[int, Plan] = {}
         for version in definition.begun:
-            key = (definition.name, version.version, version.sql)
-            if key not in self._plans:
-                self._plans[key] = self._compile(definition, version.version)
-            plan = self._plans[key]
+            key = (definition.name, version.version)
+            found = self._plans.get(key)
+            if found is None or not same_query(found[0], version):
+                found = self._plans[key] = (version, self._compile(definition.name, version))
+            plan = found[1]
             if plan is not None:
                 plans[version.version] = plan
         return plans
 
-    def _compile(self, definition: TaskDefinition, number: int) -> Plan | None:
-        version = next(each for each in definition.versions if each.version == number)
+    def _compile(self, name: TaskName, version: TaskVersion) -> Plan | None:
         try:
-            return compile_version(definition.name, version, self._namespace)
+            return compile_version(name, version, self._namespace)
         except RequestError as problem:
             logs.error(
                 self._log,
                 "a stored task cannot be compiled and is left out; is this release older than the"
                 " one that stored it?",
-                task=definition.name,
-                version=number,
+                task=name,
+                version=version.version,
                 problem=str(problem),
             )
             return None

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.core.definitions import TaskState
 from mars.core.errors import TopicRefused
 from mars.core.types import TaskName, Topic
+from mars.process.compiling import compile_version, same_query
 from mars.process.tasks import TaskSource, fail_task
+from mars.process.zones import zone_named
 from mars.protocol.ports import TopicInfo
-from tests.contracts.test_registry import definition
+from tests.contracts.test_registry import definition, stream
 
+BERLIN = zone_named("Europe/Berlin")
 REFUSED = "mars.results.refused"
 
 
@@ -45,6 +51,58 @@ def test_a_task_whose_output_topic_is_refused_fails_alone_and_says_which() -> No
     assert again is not None, "its failure is a change"
     assert again[TaskName("refused")].failed
     assert source.poll() is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sql": "SELECT sip, count(*) FROM flows GROUP BY sip WINDOWING 30 s"},
+        {"options": {"delay": "9s"}},
+        {"stream": stream(topic="other")},
+    ],
+)
+def test_a_version_that_bears_the_number_of_another_is_compiled_anew(
+    change: dict[str, Any],
+) -> None:
+    """ZooKeeper was emptied, and the name given again; the process lived on with the old plan."""
+    registry, first = MemoryRegistry(), definition("a")
+    assert registry.create_task(first)
+    source = TaskSource(registry, "default")
+    before = source.poll()
+    assert before is not None
+    begun, undecided = first.versions
+    changed = replace(first, versions=(replace(begun, **change), undecided))
+    assert registry.replace_task(changed, 0)
+
+    after = source.poll()
+
+    assert after is not None
+    plan = after[TaskName("a")].plans[1]
+    assert plan != before[TaskName("a")].plans[1]
+    assert plan == compile_version(TaskName("a"), changed.versions[0], "default")
+
+
+def test_a_version_of_which_something_else_has_changed_keeps_its_plan() -> None:
+    registry, first = MemoryRegistry(), definition("a")
+    assert registry.create_task(first)
+    source = TaskSource(registry, "default")
+    before = source.poll()
+    assert before is not None
+    assert registry.replace_task(replace(first, state=TaskState.PAUSED), 0)
+
+    after = source.poll()
+
+    assert after is not None
+    assert after[TaskName("a")].plans[1] is before[TaskName("a")].plans[1]
+
+
+@pytest.mark.parametrize("change", [{"zone": BERLIN}, {"landmark_ms": 60_000}])
+def test_a_query_is_another_in_another_zone_or_since_another_landmark(
+    change: dict[str, Any],
+) -> None:
+    version = definition("a").versions[0]
+    assert same_query(version, replace(version, starts={}, complete_from_ms=5))
+    assert not same_query(version, replace(version, **change))
 
 
 def test_what_failed_before_a_task_was_made_anew_does_not_concern_it() -> None:
