@@ -270,7 +270,7 @@ class BackfillMachine:
             same = (piece.step.version, piece.step.ranges) == (first.version, first.ranges)
             if same and piece.mapped is not None:
                 piece.appending = True
-                mapped = _marked(piece.mapped, first, task, head)
+                mapped = _marked(piece.mapped, first, task)
                 return [Append(job_id, task.name, head.epoch, first.version, mapped)]
         return []
 
@@ -464,21 +464,25 @@ def _advanced(head: Head, mapped: Mapped) -> Head:
     return replace(head, offsets=offsets)
 
 
-def _marked(mapped: Mapped, step: Step, task: RunnableTask, head: Head) -> Mapped:
+def _marked(mapped: Mapped, step: Step, task: RunnableTask) -> Mapped:
     """The batch with the mark of a lane of files, which need not be in order.
 
     It rises to what every file not yet read to its end is known to lie above, so that none of
-    their rows is late; it stays away while one's times are not known.
+    their rows is late; it stays away while one's times are not known. It never lies after
+    `until`: rows behind that are filtered, and their times say nothing.
     """
     if step.files is None:
         return mapped
     (part,) = step.ranges
     left = [file for file in step.files.files if file.next > part.next]
-    if not left:
-        return mapped
-    earliest = [file.earliest_ms for file in left]
-    known = [time_ms for time_ms in earliest if time_ms is not None]
-    if len(known) < len(earliest):
-        return replace(mapped, marks_ms={})
-    delay_ms = task.plans[step.version].options.delay_ms
-    return replace(mapped, marks_ms={part.lane: min(known) - 1 + delay_ms})
+    marks_ms = mapped.marks_ms
+    if left:
+        earliest = [file.earliest_ms for file in left]
+        known = [time_ms for time_ms in earliest if time_ms is not None]
+        if len(known) < len(earliest):
+            return replace(mapped, marks_ms={})
+        delay_ms = task.plans[step.version].options.delay_ms
+        marks_ms = {part.lane: min(known) - 1 + delay_ms}
+    if (until_ms := step.files.until_ms) is not None:
+        marks_ms = {lane: min(at, until_ms) for lane, at in marks_ms.items()}
+    return replace(mapped, marks_ms=marks_ms)

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
-from mars.core.types import Lane, Range, file_lane, live_lane
+from mars.core.types import Lane, Mapped, Range, file_lane, live_lane
 from mars.core.windows import Counting
 from mars.protocol.backfill.events import TasksChanged
+from mars.protocol.backfill.machine import Step, _marked
 from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.backfilling_world import (
     B1,
@@ -241,6 +242,22 @@ def test_a_lane_of_files_is_marked_by_what_all_unread_files_lie_above() -> None:
     head = here.store.head([NAME])[NAME]
     assert head is not None
     assert head.marks_ms[lane] == 3_999
+
+
+@pytest.mark.parametrize(("until_ms", "mark_ms"), [(None, 4_102_444_800_000), (7_000, 7_000)])
+def test_rows_of_files_behind_until_do_not_mark_the_lane(
+    until_ms: int | None, mark_ms: int
+) -> None:
+    """Where there is no bound, such a row counts."""
+    lane = file_lane("b2")
+    files = FileHistory("json", (HistoryFile("a", 0, 100),), until_ms=until_ms)
+    old = Backfill("b2", {lane: LaneSpan(0, 100)}, 1, 0, files)
+    part = Range(lane, 0, 100)
+    far = Mapped((part,), {lane: 4_102_444_800_000}, ())
+
+    marked = _marked(far, Step(1, (part,), old), make_task(old, live={0: 0}))
+
+    assert marked.marks_ms == {lane: mark_ms}
 
 
 def test_a_lane_of_files_has_no_mark_while_rows_that_are_to_come_may_lie_anywhere() -> None:
