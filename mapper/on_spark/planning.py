@@ -64,6 +64,8 @@ def lanes_of(task: RunnableTask, head: Head | None) -> dict[int, int]:
     """
     if head is None or not head.active or not task.running:
         return {}
+    if not task.definition.has(head.version):
+        return {}
     fences = task.definition.catch_up
     found: dict[int, int] = {}
     for lane, offset in head.offsets.items():

@@ -104,7 +104,8 @@ class Watch:
             seen_ms = self._seen(name, lane, head.epoch, offset, now)
             at_end = partition in ends and offset >= ends[partition]
             if at_end and now - seen_ms >= idle_after_ms:
-                found.append(IdleLease(name, head.epoch, lane, offset))
+                version = task.definition.begun[-1].version
+                found.append(IdleLease(name, head.epoch, lane, offset, version))
         return found
 
     def _seen(self, name: TaskName, lane: Lane, epoch: StoreEpoch, offset: int, now: int) -> int:

@@ -185,6 +185,10 @@ class TaskDefinition:
         name = lane_backfill(lane)
         return next((one.files for one in self.backfills if one.id == name), None)
 
+    def has(self, version: int) -> bool:
+        """Whether it is one of these; a task that was deleted had others under the same name."""
+        return any(one.version == version for one in self.versions)
+
     def version_at(self, lane: Lane, offset: int) -> tuple[int, int | None]:
         """Which version a row belongs to, and the offset at which the next one begins (or None)."""
         begun = self.begun

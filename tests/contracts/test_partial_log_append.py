@@ -320,7 +320,7 @@ def test_lane_is_idle_while_its_lease_lasts_by_the_clock_of_the_store(
     store: Store, log: PartialLog
 ) -> None:
     assert head_of(log).idle == frozenset()
-    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]) == [True]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)]) == [True]
     leased = head_of(log)
     assert leased.idle == {LANE}
     store.let_leases_expire()
@@ -334,20 +334,34 @@ def test_lease_is_refused_unless_all_is_as_the_mapper_believes(
 ) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 10))
     before = store.dump()
-    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 9)]) == [False]
-    assert log.renew_idle([IdleLease(TASK, EPOCH, Lane("9"), 10)]) == [False]
-    assert log.renew_idle([IdleLease(TASK, StoreEpoch(EPOCH - 1), LANE, 10)]) == [False]
-    assert log.renew_idle([IdleLease(OTHER_TASK, EPOCH, LANE, 10)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 9, 1)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, Lane("9"), 10, 1)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, StoreEpoch(EPOCH - 1), LANE, 10, 1)]) == [False]
+    assert log.renew_idle([IdleLease(OTHER_TASK, EPOCH, LANE, 10, 1)]) == [False]
     assert store.dump() == before
     log.set_active(TASK, EPOCH, LEADER, active=False)
-    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 10)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 10, 1)]) == [False]
+
+
+def test_a_mapper_that_knows_a_deleted_task_of_the_name_leases_nothing(
+    store: Store, log: PartialLog
+) -> None:
+    log.drop(TASK, EPOCH, LEADER, 1)
+    log.initialise(TASK, EPOCH, start(version=2, bounds={2: {}}))
+    before = store.dump()
+
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 22)]) == [False]
+
+    assert store.dump() == before
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 2)]) == [True]
 
 
 def test_leases_of_one_call_are_judged_each_by_itself(log: PartialLog) -> None:
     log.initialise(OTHER_TASK, EPOCH, start())
     log.append(TASK, EPOCH, 1, batch(0, 10))
     places = [(TASK, LANE, 10), (TASK, OTHER_LANE, 3), (OTHER_TASK, LANE, 0), (TASK, OTHER_LANE, 0)]
-    leases = [IdleLease(task, EPOCH, lane, offset) for task, lane, offset in places]
+    leases = [IdleLease(task, EPOCH, lane, offset, 1) for task, lane, offset in places]
     assert log.renew_idle(leases) == [True, False, True, True]
     heads = log.head([TASK, OTHER_TASK])
     assert [head.idle for head in heads.values() if head] == [{LANE, OTHER_LANE}, {LANE}]
@@ -355,8 +369,8 @@ def test_leases_of_one_call_are_judged_each_by_itself(log: PartialLog) -> None:
 
 
 def test_rows_and_marks_end_the_idleness_of_their_lane_alone(log: PartialLog) -> None:
-    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
-    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0)])
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)])
+    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0, 1)])
     log.append(TASK, EPOCH, 1, batch(0, 10))
     assert head_of(log).idle == {OTHER_LANE}
     log.append(TASK, EPOCH, 1, batch(0, 10, lane=OTHER_LANE, mark_ms=5, buckets=()))
@@ -364,7 +378,7 @@ def test_rows_and_marks_end_the_idleness_of_their_lane_alone(log: PartialLog) ->
 
 
 def test_gap_without_rows_leaves_a_lane_idle(log: PartialLog) -> None:
-    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)])
     log.append(TASK, EPOCH, 1, gap(0, 3))
     assert head_of(log).idle == {LANE}
 

@@ -152,7 +152,7 @@ def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: St
     log = begun(store)
     log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
     assert fill(log, OTHER_LANE, 50) == Applied(2)
-    assert log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 1)]) == [True]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 1, 1)]) == [True]
     assert refused(store, log, batch(1, 2, lane=OTHER_LANE))
     assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
     store.let_leases_expire()

@@ -51,7 +51,7 @@ def test_new_life_leaves_nothing_of_the_one_before(store: Store, log: PartialLog
     log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=5, buckets=(0, 1, 2, 3)))
     log.append(TASK, EPOCH, 1, batch(10, 20, buckets=(0, 1)))
     log.compact(TASK, EPOCH, born(log), Bucket(0), base(1))
-    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0)])
+    log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 0, 1)])
     again = start({LANE: 4}, version=2, bounds={1: {}, 2: {LANE: 4}})
     assert log.initialise(TASK, NEXT_EPOCH, again)
     after = store.dump()
@@ -137,7 +137,7 @@ def test_pause_keeps_everything_and_resume_goes_on(log: PartialLog) -> None:
 
 
 def test_resume_clears_the_idle_leases_and_a_pause_does_not(log: PartialLog) -> None:
-    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)])
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)])
     log.set_active(TASK, EPOCH, LEADER, active=False)
     assert head_of(log).idle == {LANE}
     log.set_active(TASK, EPOCH, LEADER, active=True)
@@ -326,12 +326,12 @@ def test_dropped_task_leaves_nothing_and_no_late_call_brings_it_back(store: Stor
     log.initialise(TASK, EPOCH, start(bounds={1: {LANE: 0}}, cuts={LANE: (5,)}))
     log.append(TASK, EPOCH, 1, batch(0, 5, mark_ms=5, buckets=(0, 1, 2, 3)))
     log.compact(TASK, EPOCH, born(log), Bucket(0), base(1))
-    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)])
+    log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5, 1)])
     assert log.drop(TASK, EPOCH, LEADER, 1)
     assert store.dump() == before
 
     assert log.append(TASK, EPOCH, 1, batch(5, 9)) == NoTask()
-    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5)]) == [False]
+    assert log.renew_idle([IdleLease(TASK, EPOCH, LANE, 5, 1)]) == [False]
     assert not log.trim(TASK, EPOCH, born(log), Bucket(1), [Sequence64(1)])
     assert not log.compact(TASK, EPOCH, born(log), Bucket(1), base(1, bucket=1))
     assert not log.set_active(TASK, EPOCH, LEADER, active=True)

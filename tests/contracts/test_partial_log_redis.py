@@ -50,7 +50,7 @@ CALLS: list[Callable[[RedisPartialLog], object]] = [
     lambda log: log.seal(EPOCH, LEADER, "run"),
     lambda log: log.append(TASK, EPOCH, 1, batch(0, 10)),
     lambda log: log.append_together([Batch(TASK, EPOCH, 1, batch(0, 10))] * 2),
-    lambda log: log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0)]),
+    lambda log: log.renew_idle([IdleLease(TASK, EPOCH, LANE, 0, 1)]),
     lambda log: log.head([TASK]),
     lambda log: log.read(TASK, Bucket(0), Sequence64(0), Sequence64(9)),
     lambda log: log.read(TASK, Bucket(0), Sequence64(1), Sequence64(9)),
@@ -240,7 +240,7 @@ def test_server_without_memory_still_reads_frees_and_leases(
 
     assert own_log.head([TASK])[TASK] is not None
     assert len(entries(own_log)) == 4
-    assert own_log.renew_idle([IdleLease(TASK, EPOCH, LANE, 40)]) == [True]
+    assert own_log.renew_idle([IdleLease(TASK, EPOCH, LANE, 40, 1)]) == [True]
     assert own_log.trim(TASK, EPOCH, born(own_log), Bucket(0), [Sequence64(1)])
     assert own_log.compact(TASK, EPOCH, born(own_log), Bucket(0), base(4))
     assert own_log.put_base(TASK, EPOCH, born(own_log), Bucket(1), (base(0, bucket=1),))
@@ -267,7 +267,7 @@ def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
     assert head is not None
     assert head.seq == 3
     redis_store.client.script_flush()
-    leases = [IdleLease(TASK, EPOCH, LANE, 30), IdleLease(TASK, EPOCH, OTHER_LANE, 0)]
+    leases = [IdleLease(TASK, EPOCH, LANE, 30, 1), IdleLease(TASK, EPOCH, OTHER_LANE, 0, 1)]
     assert redis_log.renew_idle(leases) == [True, True]
     redis_store.client.script_flush()
     sent_together = [Batch(TASK, EPOCH, 1, batch(at, at + 10)) for at in (30, 40, 50)]
@@ -351,7 +351,7 @@ def test_keys_are_named_as_documented(redis_store: RedisStoreUnderTest) -> None:
     log.initialise(name, EPOCH, start(cuts={LANE: (5,)}, bounds={1: {LANE: 0}}))
     log.append(name, EPOCH, 1, batch(0, 5, mark_ms=1))
     log.compact(name, EPOCH, born(log, name), Bucket(0), base(0))
-    log.renew_idle([IdleLease(name, EPOCH, LANE, 5)])
+    log.renew_idle([IdleLease(name, EPOCH, LANE, 5, 1)])
     log.seal(EPOCH, LEADER, "run")
     prefix = f"mars:{redis_store.namespace}"
     parts = ["meta", "offsets", "bounds", "cuts", "marks", "taken", "idle", "seq", "bytes"]

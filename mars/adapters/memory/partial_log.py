@@ -466,5 +466,7 @@ def _renewed(store: MemoryStore, lease: IdleLease) -> bool:
     found = store.task(lease.task, lease.epoch)
     if found is None or not found.active or found.offsets.get(lease.lane) != lease.offset:
         return False
+    if lease.version not in found.bounds:
+        return False
     found.leases_ms[lease.lane] = store.clock() + IDLE_LEASE_MS
     return True

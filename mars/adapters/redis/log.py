@@ -181,7 +181,7 @@ class RedisPartialLog:
 
     def _renewal(self, lease: IdleLease) -> Call:
         keys = self._keys(lease.task)
-        arguments = (lease.epoch, lease.lane, lease.offset, IDLE_LEASE_MS)
+        arguments = (lease.epoch, lease.lane, lease.offset, IDLE_LEASE_MS, lease.version)
         return _RENEW_IDLE, [keys.meta, keys.offsets, keys.idle], arguments
 
     # ------------------------------------------------------------------------- the reducers

@@ -179,8 +179,10 @@ class BackfillMachine:
         return [ReadHeads(names)] if names else []
 
     def _learn(self, name: TaskName, head: Head | None) -> None:
-        """A head that is missing or paused leaves nothing to do."""
-        if head is None or not head.active:
+        """A head that is missing, paused or of another life of the name leaves nothing to do."""
+        task = self._tasks.get(name)
+        ours = head is not None and task is not None and task.definition.has(head.version)
+        if head is None or not head.active or not ours:
             self._heads.pop(name, None)
         else:
             self._heads[name] = head

@@ -67,7 +67,13 @@ class Idleness:
         if buffer is None or not event.confirmed or buffer.next != event.offset:
             return []
         leases = tuple(
-            IdleLease(view.name, view.epoch, buffer.lane, event.offset)
+            IdleLease(
+                view.name,
+                view.epoch,
+                buffer.lane,
+                event.offset,
+                view.task.definition.begun[-1].version,
+            )
             for view in self._state.silent(key, buffer)
         )
         return [RenewIdle(leases)] if leases else []

@@ -199,12 +199,16 @@ class LogTrim:
 
 @dataclass(frozen=True, slots=True)
 class IdleLease:
-    """A lane that ends at `offset`, all up to there being in the store of that epoch."""
+    """A lane that ends at `offset`, all up to there being in the store of that epoch.
+
+    `version` is the newest that the mapper knows: a deleted task of the same name had others.
+    """
 
     task: TaskName
     epoch: StoreEpoch
     lane: Lane
     offset: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def test_idle_partitions_let_event_time_go_on_from_the_newest_row(busy: World) -
     taken_ms = busy.now_ms
     places = [(live_lane(0), 2), (live_lane(1), 0)]
     task, epoch = TaskName("by_sip"), StoreEpoch(1)
-    leases = [IdleLease(task, epoch, lane, offset) for lane, offset in places]
+    leases = [IdleLease(task, epoch, lane, offset, 1) for lane, offset in places]
     assert busy.log.renew_idle(leases) == [True, True]
     (window,) = why(busy)["windows"]
     assert window["held_by"]["reason"] == "idle"

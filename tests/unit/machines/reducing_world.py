@@ -174,7 +174,10 @@ class World:
         head = self.store.head([TaskName(name)])[TaskName(name)]
         assert head is not None
         self.store.renew_idle(
-            [IdleLease(TaskName(name), head.epoch, lane, at) for lane, at in head.offsets.items()]
+            [
+                IdleLease(TaskName(name), head.epoch, lane, at, head.version)
+                for lane, at in head.offsets.items()
+            ]
         )
 
     def append(self, name: str, lane: str, first: int, rows: Sequence[RowSpec]) -> None:

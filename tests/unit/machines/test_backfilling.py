@@ -10,7 +10,7 @@ import pytest
 from mars.core.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
 from mars.core.types import Lane, Mapped, Range, file_lane, live_lane
 from mars.core.windows import Counting
-from mars.protocol.backfill.events import TasksChanged
+from mars.protocol.backfill.events import HeadsRead, TasksChanged
 from mars.protocol.backfill.machine import Step, _marked
 from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.backfilling_world import (
@@ -210,6 +210,19 @@ def test_a_process_whose_turn_is_over_gives_up_its_jobs() -> None:
     bulk.stop()
     assert bulk.jobs == {}
     bulk.feed(TasksChanged(here.tasks))
+    assert bulk.jobs == {}
+
+
+def test_a_head_of_another_task_of_the_name_leaves_nothing_to_do() -> None:
+    here = World(topic(500), make_task(history(SPANS, 4), live=LIVE))
+    bulk = Bulk(here)
+    bulk.tick()
+    assert bulk.jobs
+    head = here.store.head([NAME])[NAME]
+    assert head is not None
+
+    bulk.feed(HeadsRead({NAME: replace(head, version=2)}))
+
     assert bulk.jobs == {}
 
 

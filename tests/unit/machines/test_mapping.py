@@ -480,7 +480,7 @@ def test_an_end_that_was_confirmed_below_what_was_read_since_leases_nothing() ->
     assert here.offsets("a") == {P0: 11}
 
     assert here.machine.handle(EndConfirmed(TOPIC, 0, 10, confirmed=True)) == []
-    lease = IdleLease(TaskName("a"), EPOCH, P0, 11)
+    lease = IdleLease(TaskName("a"), EPOCH, P0, 11, 1)
     assert here.machine.handle(EndConfirmed(TOPIC, 0, 11, confirmed=True)) == [RenewIdle((lease,))]
 
 

@@ -12,6 +12,7 @@ from mapper.on_spark.planning import (
     RoundLimits,
     RoundLook,
     RoundRefusals,
+    lanes_of,
     look_at,
     shares_of,
     works_of,
@@ -134,6 +135,13 @@ def test_a_task_that_does_not_run_is_left_alone(state: TaskState) -> None:
 def test_a_task_that_the_store_does_not_know_or_has_paused_is_left_alone() -> None:
     assert works(look({0: 90}, (make_task("a"), None))) == []
     assert works(look({0: 90}, (make_task("a"), head(active=False, p0=10)))) == []
+
+
+def test_a_head_of_another_task_of_the_name_is_left_alone() -> None:
+    task = make_task("a")
+    ours = head(p0=10)
+    assert lanes_of(task, ours) == {0: 10}
+    assert lanes_of(task, replace(ours, version=2)) == {}
 
 
 def test_rows_that_were_not_taken_rest_before_they_are_mapped_again() -> None:
