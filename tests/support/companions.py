@@ -126,9 +126,10 @@ LONG_KINDS = (
     *KINDS,
     Kind(
         "landmark",
-        f"type, {SUMS}",
+        f"type, count(sip) AS sips, {SUMS}",
         "GROUP BY type, timestamp WINDOWING LANDMARK '2026-01-01T00:00:00Z' EVERY 2 s",
-        f"SELECT {LANDMARK_MS} AS window_start, step AS window_end, type, {SUMS} "
+        f"SELECT {LANDMARK_MS} AS window_start, step AS window_end, type, "
+        f"count(sip) AS sips, {SUMS} "
         "FROM arrived, (SELECT DISTINCT (timestamp // 2000 + 1) * 2000 AS step FROM arrived) "
         "WHERE timestamp < step GROUP BY ALL",
         ("type",),
@@ -136,10 +137,10 @@ LONG_KINDS = (
     ),
     Kind(
         "counting",
-        f"type, {SUMS}",
+        f"type, count(sip) AS sips, {SUMS}",
         f"GROUP BY type WINDOWING {COUNTED_ROWS} ROWS",
         "SELECT min(timestamp) AS window_start, max(timestamp) AS window_end, "
-        f"partition, number // {COUNTED_ROWS} AS window_number, type, {SUMS} "
+        f"partition, number // {COUNTED_ROWS} AS window_number, type, count(sip) AS sips, {SUMS} "
         f"FROM (SELECT *, id % {PARTITIONS} AS partition, "
         "row_number() OVER own - 1 AS number, count(*) OVER (PARTITION BY partition) AS rows "
         f"FROM arrived WINDOW own AS (PARTITION BY id % {PARTITIONS} ORDER BY id)) "
