@@ -22,7 +22,7 @@ from mars.core.windows import CountingByKey
 from tests.simulation.test_counting import FILTERED, LANES, ROWS, Found, Run
 from tests.unit.machines.reducing_rows import NAME, RowSpec
 
-SEEDS = 20
+SEEDS = 10
 EXPIRE_S = 40
 SHAPES = tuple(
     CountingByKey(size, slide, EXPIRE_S * 1_000)

@@ -7,13 +7,15 @@ distinct   2 s                       sets, extremes, a filter, an expression of 
 top        5 s                       the three keys with most rows, chosen over all reducers
 landmark   since 2026, every 2 s     windows have all rows from a fixed time on
 counting   150 rows of a partition   by the order of offsets; the last window stays open
+of keys    40 rows of a key          the same for each key of a partition
 
-The last two are among `LONG_KINDS` alone: earlier releases do not know them. Each reads all fields
-of the rows: what is bad in one of them is bad for every task.
+The last three are among `LONG_KINDS` alone: earlier releases do not know them. Each reads all
+fields of the rows: what is bad in one of them is bad for every task.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,6 +28,9 @@ from tests.support.rows import CLOSING, Group, assert_same_groups, computed
 
 COUNTED_ROWS = 150
 """Of one window of the kind `counting`."""
+
+COUNTED_ROWS_OF_KEY = 40
+"""Of one window of the kind `of_keys`."""
 
 SUMS = "count(*) AS n, sum(bytes) AS bytes, sum(id) AS ids, sum(hash) AS hashes"
 
@@ -48,17 +53,25 @@ class Kind:
     not_computed: tuple[str, ...] = ()
     """Columns of a result that only Mars can know."""
 
+    counted_rows: int = 0
+    """Of windows of so many rows, for which there is no delay and no idleness."""
+
+    counted_by: tuple[str, ...] = ()
+    """By which keys they are counted."""
+
     @property
     def counts(self) -> bool:
-        """Whether windows are of so many rows, for which there is no delay and no idleness."""
-        return "window_number" in self.keys
+        """Whether windows are of so many rows."""
+        return self.counted_rows > 0
 
-    def left_open(self, rows: int) -> int:
+    def left_open(self, rows: Sequence[Row]) -> int:
         """How many of the rows, which go to all partitions in turn, are in windows not yet full."""
         if not self.counts:
             return 0
-        shares = (len(range(one, rows, PARTITIONS)) for one in range(PARTITIONS))
-        return sum(share % COUNTED_ROWS for share in shares)
+        shares = Counter(
+            (row["id"] % PARTITIONS, *(row[key] for key in self.counted_by)) for row in rows
+        )
+        return sum(share % self.counted_rows for share in shares.values())
 
     def sql(self, stream: str, where: str = "") -> str:
         """The task's query, of those rows of which `where` holds."""
@@ -147,6 +160,24 @@ LONG_KINDS = (
         f"WHERE number < rows // {COUNTED_ROWS} * {COUNTED_ROWS} GROUP BY ALL",
         ("partition", "window_number", "type"),
         not_computed=("window_first_offset", "window_last_offset"),
+        counted_rows=COUNTED_ROWS,
+    ),
+    Kind(
+        "of_keys",
+        f"type, count(sip) AS sips, {SUMS}",
+        f"GROUP BY type WINDOWING {COUNTED_ROWS_OF_KEY} ROWS PER KEY EXPIRE 1 d",
+        "SELECT min(timestamp) AS window_start, max(timestamp) AS window_end, partition, "
+        f"min(number) AS window_number, type, count(sip) AS sips, {SUMS} "
+        f"FROM (SELECT *, id % {PARTITIONS} AS partition, row_number() OVER own - 1 AS number, "
+        "row_number() OVER key - 1 AS own_number, count(*) OVER (PARTITION BY partition, type) "
+        f"AS rows FROM arrived WINDOW own AS (PARTITION BY id % {PARTITIONS} ORDER BY id), "
+        f"key AS (PARTITION BY id % {PARTITIONS}, type ORDER BY id)) "
+        f"WHERE own_number < rows // {COUNTED_ROWS_OF_KEY} * {COUNTED_ROWS_OF_KEY} "
+        f"GROUP BY partition, type, own_number // {COUNTED_ROWS_OF_KEY}",
+        ("partition", "window_number", "type"),
+        not_computed=("window_first_offset", "window_last_offset"),
+        counted_rows=COUNTED_ROWS_OF_KEY,
+        counted_by=("type",),
     ),
 )
 
@@ -179,7 +210,7 @@ class AccompaniedLoad(Load):
         super().check(seconds=seconds, bad=bad, future=future)
         for kind in self.kinds:
             self._check_kind(kind, seconds)
-            left_open = kind.left_open(len(self.rows))
+            left_open = kind.left_open(self.rows)
             self.check_ledger(self.of(kind), bad=bad, future=future, left_open=left_open)
 
     def _check_kind(self, kind: Kind, seconds: float) -> None:
