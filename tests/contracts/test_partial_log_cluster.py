@@ -257,7 +257,7 @@ def test_scripts_that_nodes_forgot_are_sent_again(
         assert None not in heads.values()
         for node in cluster.nodes[:3]:
             _forget(node)
-        leases = [IdleLease(name, EPOCH, LANE, number * 10) for name in (TASK, other)]
+        leases = [IdleLease(name, EPOCH, LANE, number * 10, 1) for name in (TASK, other)]
         assert log.renew_idle(leases) == [True, True]
         sent = [
             Batch(name, EPOCH, 1, batch(number * 10, number * 10 + 10)) for name in (TASK, other)
@@ -272,7 +272,7 @@ def test_leases_of_many_tasks_are_answered_in_order(
     names = [TaskName(f"task_{number}") for number in range(20)]
     for name in names:
         assert log.initialise(name, EPOCH, start())
-    leases = [IdleLease(name, EPOCH, LANE, number % 2) for number, name in enumerate(names)]
+    leases = [IdleLease(name, EPOCH, LANE, number % 2, 1) for number, name in enumerate(names)]
     assert log.renew_idle(leases) == [number % 2 == 0 for number in range(20)]
 
 
