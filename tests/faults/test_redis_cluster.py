@@ -9,16 +9,13 @@ Each blow is to the node that has the task.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mars.core.settings import Settings
 from tests.faults.conftest import settings
-from tests.support.cluster import MarsCluster, running_mars
-from tests.support.failover import MAPPERS, REDUCERS, beside
+from tests.support.cluster import MarsCluster
+from tests.support.failover import beside_store
 from tests.support.load import LONG_S, Load
 from tests.support.redis_cluster import ValkeyCluster, valkey_cluster
 
@@ -38,16 +35,7 @@ def nodes(tmp_path: Path) -> Iterator[ValkeyCluster]:
 
 @pytest.fixture
 def mars(nodes: ValkeyCluster, tmp_path: Path) -> Iterator[MarsCluster]:
-    """Two mappers, two reducers and the API, which are given the cluster's address."""
-
-    def on_the_cluster(own: Settings) -> Settings:
-        return replace(own, redis=replace(own.redis, url=nodes.url))
-
-    options = ("--mappers", "0", "--reducers", "0", "--bulk", "0", "--buckets", str(BUCKETS))
-    for mars in running_mars(tmp_path, *options, settings=settings()):
-        with ExitStack() as stack:
-            beside(mars, stack, [*MAPPERS, *REDUCERS], on_the_cluster)
-            yield mars
+    yield from beside_store(tmp_path, nodes.url, BUCKETS, settings())
 
 
 def test_nodes_die_slots_move_and_one_node_is_emptied(

@@ -9,16 +9,13 @@ Nobody tells the processes: they ask the sentinels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mars.core.settings import Settings
 from tests.faults.conftest import settings
-from tests.support.cluster import MarsCluster, running_mars
-from tests.support.failover import MAPPERS, REDUCERS, beside
+from tests.support.cluster import MarsCluster
+from tests.support.failover import beside_store
 from tests.support.load import LONG_S, Load
 from tests.support.sentinels import Guarded, guarded
 
@@ -38,16 +35,7 @@ def servers(tmp_path: Path) -> Iterator[Guarded]:
 
 @pytest.fixture
 def mars(servers: Guarded, tmp_path: Path) -> Iterator[MarsCluster]:
-    """Two mappers, two reducers and the API, which are given the sentinels' addresses."""
-
-    def behind_sentinels(own: Settings) -> Settings:
-        return replace(own, redis=replace(own.redis, url=servers.url))
-
-    options = ("--mappers", "0", "--reducers", "0", "--bulk", "0", "--buckets", str(BUCKETS))
-    for mars in running_mars(tmp_path, *options, settings=settings()):
-        with ExitStack() as stack:
-            beside(mars, stack, [*MAPPERS, *REDUCERS], behind_sentinels)
-            yield mars
+    yield from beside_store(tmp_path, servers.url, BUCKETS, settings())
 
 
 def test_a_primary_behind_sentinels_dies_and_comes_back(

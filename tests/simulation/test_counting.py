@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -248,8 +249,11 @@ def expected(
     return found
 
 
-def all_expected(run: Run) -> dict[Place, Found]:
-    found: dict[Place, Found] = {}
+def all_expected(
+    run: Run, expected: Callable[..., dict[Any, Found]] = expected
+) -> dict[Any, Found]:
+    """What `expected` says of the rows of each lane in each version."""
+    found: dict[Any, Found] = {}
     versions = run.task.definition.versions
     for lane in LANES:
         starts = [(one.starts or {}).get(lane, 0) for one in versions]

@@ -13,13 +13,13 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import pytest
 
 from mars.core.types import Lane, Topic
 from mars.core.windows import CountingByKey
-from tests.simulation.test_counting import FILTERED, LANES, ROWS, Found, Run
+from tests.simulation.test_counting import FILTERED, LANES, ROWS, Found, Run, all_expected
 from tests.unit.machines.reducing_rows import NAME, RowSpec
 
 SEEDS = 10
@@ -106,6 +106,7 @@ def expected(
     ended: bool,
 ) -> dict[Place, Found]:
     """What the windows of a version hold whose rows begin at an offset, row by row."""
+    assert isinstance(shape, CountingByKey)
     found: dict[Place, Found] = {}
     lives: dict[str, Life] = {}
 
@@ -141,26 +142,13 @@ def expected(
     return found
 
 
-def all_expected(run: KeyRun) -> dict[Place, Found]:
-    assert isinstance(run.shape, CountingByKey)
-    found: dict[Place, Found] = {}
-    versions = run.task.definition.versions
-    for lane in LANES:
-        starts = [(one.starts or {}).get(lane, 0) for one in versions]
-        for version, (first, after) in zip(versions, pairwise([*starts, ROWS]), strict=True):
-            rows = run.rows[lane][first:after]
-            ended = version is not versions[-1]
-            found |= expected(run.shape, version.version, int(lane), rows, first, ended=ended)
-    return found
-
-
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_each_window_is_exact_whatever_fails(seed: int, shape: int) -> None:
     run = KeyRun(random.Random(seed), SHAPES[shape])
     run.run()
 
-    assert run.windows() == all_expected(run)
+    assert run.windows() == all_expected(run, expected)
     run.check_ledgers()
 
 
@@ -174,7 +162,7 @@ def test_a_new_version_counts_anew_and_the_last_windows_come_as_they_are(
     run.run(version_after=chance.randrange(5, 30))
 
     assert len(run.task.definition.versions) == 2
-    assert run.windows() == all_expected(run)
+    assert run.windows() == all_expected(run, expected)
     run.check_ledgers()
 
 

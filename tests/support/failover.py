@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +27,7 @@ from mars.core.types import TaskName
 from mars.local.network import free_port
 from mars.local.servers import ValkeyServer
 from mars.protocol.ports import Head
-from tests.support.cluster import MarsCluster, wait_for
+from tests.support.cluster import MarsCluster, running_mars, wait_for
 from tests.support.linked import Change, LinkedRole
 from tests.support.proxy import HOST, Link
 
@@ -193,6 +194,19 @@ def beside(
     roles[API] = stack.enter_context(_api(mars, change, variables.get(API)))
     wait_for("mappers and reducers", lambda: members(mars).keys() >= set(names))
     return roles
+
+
+def beside_store(folder: Path, url: str, buckets: int, settings: str) -> Iterator[MarsCluster]:
+    """Two mappers, two reducers and the API, whose store is at another address."""
+
+    def there(own: Settings) -> Settings:
+        return replace(own, redis=replace(own.redis, url=url))
+
+    options = ("--mappers", "0", "--reducers", "0", "--bulk", "0", "--buckets", str(buckets))
+    for mars in running_mars(folder, *options, settings=settings):
+        with ExitStack() as stack:
+            beside(mars, stack, [*MAPPERS, *REDUCERS], there)
+            yield mars
 
 
 @contextmanager

@@ -98,15 +98,12 @@ class TimeGaps:
         return not self._lanes and (self._before_ms is None or window.start_ms >= self._before_ms)
 
 
-class RowGaps:
-    """Gaps of windows that count rows: between two numbers of a lane, which may be the same."""
+class LaneGaps:
+    """Gaps of windows that count rows: `spans` are between two places of a lane."""
 
     def __init__(self, record: Progress | None) -> None:
         rows = None if record is None else record.rows
         self.spans: dict[Lane, tuple[int, int]] = {} if rows is None else dict(rows.gaps)
-        self._below: Numbers = {} if rows is None else rows.below
-        self._behind: dict[Lane, int] = {}
-        """Offsets behind rows that are gone, of which the store knows how many there were."""
 
     @property
     def lanes(self) -> Mapping[Lane, int]:
@@ -117,6 +114,27 @@ class RowGaps:
     def before_ms(self) -> int | None:
         """See `Gaps`: nothing is said of times."""
         return None
+
+    def _widen(self, lane: Lane, low: int, high: int) -> None:
+        known = self.spans.get(lane, (low, high))
+        self.spans[lane] = min(low, known[0]), max(high, known[1])
+
+    def closed(self, needed: Mapping[Lane, int]) -> None:
+        """No window begins any more before these places."""
+        self.spans = {
+            lane: span for lane, span in self.spans.items() if needed.get(lane, 0) < span[1]
+        }
+
+
+class RowGaps(LaneGaps):
+    """Of windows that count rows of a partition: between two numbers, which may be the same."""
+
+    def __init__(self, record: Progress | None) -> None:
+        super().__init__(record)
+        rows = None if record is None else record.rows
+        self._below: Numbers = {} if rows is None else rows.below
+        self._behind: dict[Lane, int] = {}
+        """Offsets behind rows that are gone, of which the store knows how many there were."""
 
     def look(self, entry: Entry) -> None:
         """See `Gaps`."""
@@ -140,10 +158,6 @@ class RowGaps:
         for lane, offset in snapshot.merged.items():
             self._widen(lane, 0, self._below.get(lane, {}).get(offset, 0))
 
-    def _widen(self, lane: Lane, low: int, high: int) -> None:
-        known = self.spans.get(lane, (low, high))
-        self.spans[lane] = min(low, known[0]), max(high, known[1])
-
     def is_complete(self, window: Window) -> bool:
         """See `Gaps`."""
         span = self.spans.get(live_lane(partition_of(window.start_ms)))
@@ -152,37 +166,19 @@ class RowGaps:
         begin = number_of(window.start_ms)
         return begin >= span[1] or begin + window.end_ms - window.start_ms <= span[0]
 
-    def closed(self, needed: Mapping[Lane, int]) -> None:
-        """No window begins any more before these numbers."""
-        self.spans = {
-            lane: span for lane, span in self.spans.items() if needed.get(lane, 0) < span[1]
-        }
 
-
-class OffsetGaps:
-    """Gaps of windows that count the rows of each key: between two offsets of a lane."""
+class OffsetGaps(LaneGaps):
+    """Of windows that count the rows of each key: between two offsets."""
 
     def __init__(self, record: Progress | None) -> None:
-        rows = None if record is None else record.rows
-        self.spans: dict[Lane, tuple[int, int]] = {} if rows is None else dict(rows.gaps)
+        super().__init__(record)
         self.are_new = False
         """Some came since the last commit."""
-
-    @property
-    def lanes(self) -> Mapping[Lane, int]:
-        """See `Gaps`: it is known at once where they end."""
-        return {}
-
-    @property
-    def before_ms(self) -> int | None:
-        """See `Gaps`: nothing is said of times."""
-        return None
 
     def look(self, entry: Entry) -> None:
         """See `Gaps`."""
         for one in gone_of(entry):
-            low, high = self.spans.get(one.lane, (one.first, one.next))
-            self.spans[one.lane] = min(low, one.first), max(high, one.next)
+            self._widen(one.lane, one.first, one.next)
             self.are_new = True
 
     def reached(self, head: Head) -> None:
@@ -194,14 +190,6 @@ class OffsetGaps:
     def is_complete(self, window: Window) -> bool:
         """See `Gaps`: where a window lies its rows say."""
         return True
-
-    def closed(self, firsts: Mapping[Lane, int]) -> None:
-        """No window of these lanes begins any more before these offsets."""
-        self.spans = {
-            lane: span
-            for lane, span in self.spans.items()
-            if lane not in firsts or firsts[lane] < span[1]
-        }
 
 
 def gone_of(entry: Entry) -> tuple[RejectedRange, ...]:

@@ -10,7 +10,7 @@ from mars.core.types import Bucket, Entry, Lane, Sequence64
 from mars.core.windows.counting import first_place, number_of
 from mars.protocol.ports import Frontier, Progress, RowsRecord
 from mars.protocol.windows.counts.lane_numbers import LaneNumbers, Rows
-from mars.protocol.windows.gaps import OffsetGaps, RowGaps
+from mars.protocol.windows.gaps import LaneGaps, RowGaps
 from mars.protocol.windows.state import ClosingCommit
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class LaneCommits:
     """What commits say whose C is a number of each lane."""
 
-    def __init__(self, gaps: RowGaps | OffsetGaps, numbers: LaneNumbers) -> None:
+    def __init__(self, gaps: LaneGaps, numbers: LaneNumbers) -> None:
         self._gaps = gaps
         self._numbers = numbers
 
