@@ -17,7 +17,7 @@ from mars.protocol.reducer.assisting import assists_of
 from mars.protocol.reducer.events import AssignmentRead
 from reducer.assisting import AssistLoop
 from tests.simulation import test_counting_by_key as by_key
-from tests.simulation.test_counting import BUCKETS, SHAPES, Run, all_expected
+from tests.simulation.test_counting import BUCKETS, SHAPES, Run, all_expected, expected
 from tests.simulation.test_counting_by_key import KeyRun
 
 HELPER = MemberId("helper")
@@ -59,7 +59,7 @@ def test_each_window_is_exact_whatever_is_merged_and_lost(seed: int) -> None:
     run.run()
 
     assert run.merged > 0
-    assert run.emitted() == all_expected(run)
+    assert run.emitted() == all_expected(run, expected)
     run.check_ledgers()
 
 
@@ -69,5 +69,5 @@ def test_each_window_of_a_key_is_exact_whatever_is_merged_and_lost(seed: int) ->
     run.run()
 
     assert run.merged > 0
-    assert run.windows() == by_key.all_expected(run)
+    assert run.windows() == all_expected(run, by_key.expected)
     run.check_ledgers()
