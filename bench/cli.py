@@ -314,6 +314,7 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
 @click.option("--rate", type=click.IntRange(10, 1_000_000), default=2_000, show_default=True)
 @click.option("--seconds", type=click.IntRange(10), default=60, show_default=True)
 @click.option("--one-topic", is_flag=True, help="The tasks, a set, write to one output topic.")
+@click.option("--one-bucket", is_flag=True, help="The groups of each task lie in one bucket.")
 @results_option
 @json_option
 def tasks(
@@ -322,6 +323,7 @@ def tasks(
     rate: int,
     seconds: int,
     one_topic: bool,
+    one_bucket: bool,
     results: Path | None,
     as_json: bool,
 ) -> int:
@@ -340,6 +342,7 @@ def tasks(
         rate,
         seconds=seconds,
         one_topic=one_topic,
+        one_bucket=one_bucket,
     )
     done = many.tasks_session(asked, messages().print, results or FOLDER)
     if as_json:

@@ -86,6 +86,7 @@ class TasksRun(msgspec.Struct, frozen=True):
     lag_last: int
     late_s: list[float]
     one_topic: bool = False
+    one_bucket: bool = False
 
 
 class TasksReport(msgspec.Struct, frozen=True, tag="tasks"):
@@ -113,6 +114,7 @@ class Asked:
     warm_s: float = 30.0
     seconds: float = 60.0
     one_topic: bool = False
+    one_bucket: bool = False
 
 
 def sql_of(number: int) -> str:
@@ -145,7 +147,7 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
             kafka = supervisor.addresses.kafka
             Topics(kafka).make(STREAM, partitions)
             client.put_stream(STREAM, declaration(STREAM, Format.JSON))
-            registered_s = _register(client, tasks, one_topic=asked.one_topic)
+            registered_s = _register(client, tasks, asked)
             say(f"All tasks run after {registered_s:.1f} s.")
             pace = Pace(kafka, STREAM, partitions, asked.rate, GROUPS, WINDOW_S * 1000, narrow=True)
             with _Results(kafka, tasks, one_topic=asked.one_topic) as results, paced(pace):
@@ -166,17 +168,18 @@ def _run(tasks: int, partitions: int, asked: Asked, say: Say) -> TasksRun:
         ended.lag,
         late_s,
         asked.one_topic,
+        asked.one_bucket,
     )
 
 
-def _register(client: Client, tasks: int, *, one_topic: bool) -> float:
+def _register(client: Client, tasks: int, asked: Asked) -> float:
     """How long it takes until all tasks run, in seconds. Raises BenchError."""
     begun_s = time.monotonic()
-    options = {"delay": f"{DELAY_S}s"}
+    options = {"delay": f"{DELAY_S}s", "buckets": "one" if asked.one_bucket else "all"}
     client.apply_tasks(
         [{"name": _name(each), "sql": sql_of(each), "options": options} for each in range(tasks)],
         set_name=SET,
-        output_topic=SET_TOPIC if one_topic else None,
+        output_topic=SET_TOPIC if asked.one_topic else None,
     )
     while any(one.lag is None for one in client.tasks()):
         if time.monotonic() - begun_s > READY_S:
@@ -255,8 +258,9 @@ def grids(report: TasksReport) -> list[Grid]:
 
 
 def _heading(run: TasksRun) -> str:
-    one_topic = ", one output topic" if run.one_topic else ""
-    return f"{run.tasks:,} tasks, {run.partitions} partitions{one_topic}"
+    told = ((run.one_topic, ", one output topic"), (run.one_bucket, ", a bucket each"))
+    which = "".join(words for said, words in told if said)
+    return f"{run.tasks:,} tasks, {run.partitions} partitions{which}"
 
 
 def _figures(run: TasksRun) -> dict[str, str]:

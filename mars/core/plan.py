@@ -305,6 +305,14 @@ class OverMaxKeys(StrEnum):
     """Groups beyond the first `max_keys` become one; see `mars.engine.aggregates.others`."""
 
 
+class TaskBuckets(StrEnum):
+    """In which buckets of the cluster the groups of a task lie."""
+
+    ALL = "all"
+    ONE = "one"
+    """That of the task's name: what each bucket of a task costs is paid once, by one reducer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What a user may set for a task; durations in milliseconds.
@@ -325,6 +333,7 @@ class Options:
     watermark: WatermarkScope = WatermarkScope.PARTITION
     key_lag_ms: int = 0
     emit: Emit = Emit.ALL
+    buckets: TaskBuckets = TaskBuckets.ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,11 +364,13 @@ class Plan:
         """True where the whole task lives in one bucket, chosen by its name.
 
         Buckets do not know of each other, so only there can the groups of a window be ordered, or
-        counted against a limit, or a window be emitted for a row of any group.
+        counted against a limit, or a window be emitted for a row of any group. Besides, a task may
+        ask for it.
         """
+        asked = self.options.buckets is TaskBuckets.ONE
         limited = self.limit is not None or self.options.max_keys is not None
         by_any_row = self.window.by_any_row and not self.emits_changed
-        return not self.keys or bool(self.order_by) or limited or by_any_row
+        return asked or not self.keys or bool(self.order_by) or limited or by_any_row
 
     @property
     def window_columns(self) -> tuple[Column, ...]:

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from mars.core.errors import Rejected
-from mars.core.plan import Emit, LatePolicy, Options, OverMaxKeys, Stream, WatermarkScope
+from mars.core.plan import (
+    Emit,
+    LatePolicy,
+    Options,
+    OverMaxKeys,
+    Stream,
+    TaskBuckets,
+    WatermarkScope,
+)
 from mars.core.topics import is_internal
 from mars.core.types import TaskName
 from mars.core.windows import span
@@ -56,6 +64,7 @@ _NAMES = (
     "watermark",
     "key_lag",
     "emit",
+    "buckets",
 )
 _DIGITS_MAX = 9
 _LEGAL_TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{TOPIC_CHARACTERS_MAX}}}")
@@ -91,6 +100,7 @@ def parse_options(
         watermark=watermark,
         key_lag_ms=_key_lag(options, watermark),
         emit=_emit(options),
+        buckets=_buckets(options),
     )
 
 
@@ -157,6 +167,15 @@ def _emit(options: Mapping[str, object]) -> Emit:
     if value not in list(Emit):
         raise Rejected("option emit: write 'all' or 'changed'")
     return Emit(str(value))
+
+
+def _buckets(options: Mapping[str, object]) -> TaskBuckets:
+    value = options.get("buckets", TaskBuckets.ALL)
+    if value not in list(TaskBuckets):
+        raise Rejected(
+            "option buckets: write 'all', or 'one' for a task of few groups, which then costs less"
+        )
+    return TaskBuckets(str(value))
 
 
 def _max_keys(options: Mapping[str, object]) -> int | None:

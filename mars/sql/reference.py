@@ -22,6 +22,7 @@ from mars.core.plan import (
     OverMaxKeys,
     Plan,
     Stream,
+    TaskBuckets,
     WatermarkScope,
 )
 from mars.core.types import StreamName, TaskName
@@ -124,6 +125,7 @@ TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
     "`max_keys`": ({"max_keys": 9}, ""),
     "`over_max_keys` `fold`": ({"max_keys": 9, "over_max_keys": "fold"}, ""),
     "`emit` `changed`": ({"emit": "changed"}, ""),
+    "`buckets` `one`": ({"buckets": "one"}, ""),
     "`ORDER BY ... LIMIT n`": ({}, "ORDER BY count LIMIT 3"),
 }
 
@@ -346,6 +348,12 @@ def _options() -> str:
             _any_of(Emit),
             "where windows begin together: the groups with rows since then, or since the last one",
             defaults.emit.value,
+        ),
+        "buckets": (
+            _any_of(TaskBuckets),
+            "where groups lie: spread over reducers, or together, which costs a task of few groups "
+            "less",
+            defaults.buckets.value,
         ),
     }
     lines = [

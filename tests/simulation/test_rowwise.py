@@ -49,6 +49,7 @@ QUERIES = (
     replace(FILTERED, max_keys=1),
     revised(SLIDING, 9_000),
     revised(CUMULATING, 9_000),
+    replace(TUMBLING, buckets="one"),
     replace(TUMBLING, watermark="key"),
     replace(TUMBLING, watermark="bucket"),
 )

@@ -82,6 +82,8 @@ def test_windows_are_revised_where_asked_and_for_ten_minutes_unless_said() -> No
         ({"max_keys": 5, "over_max_keys": "drop"}, "write 'fail' or 'fold'"),
         ({"max_keys": 5, "over_max_keys": None}, "write 'fail' or 'fold'"),
         ({"max_keys": 5, "over_max_keys": ["fold"]}, "write 'fail' or 'fold'"),
+        ({"buckets": "two"}, "write 'all', or 'one' for a task of few groups"),
+        ({"buckets": 1}, "write 'all', or 'one' for a task of few groups"),
         ({"over_max_keys": "fold"}, "set that too"),
         ({"delay": 5}, "option delay: write a duration as text"),
         ({"delay": None}, "option delay: write a duration as text"),

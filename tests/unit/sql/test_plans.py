@@ -317,6 +317,13 @@ def test_ordered_and_limited_tasks_live_in_one_bucket(tail: str) -> None:
     assert plan.single_bucket
 
 
+@pytest.mark.parametrize("window", ["60 s", "SESSION 60 s", "5 ROWS", "5 ROWS PER KEY EXPIRE 1 d"])
+def test_a_task_lives_in_one_bucket_if_it_asks_for_it(window: str) -> None:
+    sql = f"SELECT sip, count(*) FROM S GROUP BY sip WINDOWING {window}"
+    assert compiled(sql, buckets="one").single_bucket
+    assert not compiled(sql, buckets="all").single_bucket
+
+
 @pytest.mark.parametrize(
     "name", ["window", "offset", "order", "end", "select", "map", "current_user"]
 )
