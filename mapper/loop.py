@@ -133,8 +133,10 @@ class MapperLoop:
         catching_up = self._machine.catching_up
         wait_s = 0.0 if self._machine.slicing else self._poll_s
         drained = {self._poll(LIVE, 0.0 if catching_up else wait_s)}
+        # With nothing to read, too: what its client tells of itself is kept until it is taken.
+        behind = self._poll(CATCH_UP, wait_s / 2 if catching_up else 0.0)
         if catching_up:
-            drained.add(self._poll(CATCH_UP, wait_s / 2))
+            drained.add(behind)
         ready = frozenset(name for name in drained if name is not None)
         self._feed(Ticked(int(time.monotonic() * 1000), ready))
         self._note_standing()

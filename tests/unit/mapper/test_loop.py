@@ -80,10 +80,10 @@ class NeverDue:
     ("batch", "asked"), [(500, 500), (10 * POLL_RECORDS_MAX, POLL_RECORDS_MAX)]
 )
 def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> None:
-    reader, nothing = Reader(), cast(Any, None)
+    reader, behind, nothing = Reader(), Reader(), cast(Any, None)
     loop = MapperLoop(
         MapperMachine(8, rows_max=batch, bytes_max=10**6, linger_ms=0),
-        readers={LIVE: cast(Any, reader)},
+        readers={LIVE: cast(Any, reader), CATCH_UP: cast(Any, behind)},
         log=nothing,
         registry=nothing,
         coordinator=nothing,
@@ -207,6 +207,27 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
     assert held["capacity"] == 0.5
     assert held["lag_growth_messages_per_second"] == free["lag_growth_messages_per_second"] == 0
     assert machine.drained == {CATCH_UP}
+
+
+def test_a_reader_that_has_nothing_to_read_is_polled_too_as_its_client_tells_of_itself() -> None:
+    machine, live, behind = Standing(), Reader(), Reader()
+    machine.catching_up = False
+    loop = MapperLoop(
+        cast(Any, machine),
+        readers={LIVE: cast(Any, live), CATCH_UP: cast(Any, behind)},
+        log=cast(Any, None),
+        registry=cast(Any, None),
+        coordinator=cast(Any, Heard()),
+        tasks=cast(Any, NoTasks()),
+        reporter=cast(Any, NeverDue()),
+        services=ServiceHealth("mapper"),
+        poll_s=0.0,
+    )
+
+    loop.round()
+
+    assert len(live.asked) == len(behind.asked) == 1
+    assert machine.drained == {LIVE}
 
 
 class Offering(Standing):
