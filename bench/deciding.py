@@ -104,7 +104,6 @@ def _view(owners: Owners, loads: Mapping[MemberId, ReducerLoad], now_s: float) -
         identity=StoreIdentity("run", "run", epoch),
         heads={},
         tasks={},
-        plans={},
         copied={},
         progress=KnownProgress(),
         partitions={Topic("flows"): 64},

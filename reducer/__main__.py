@@ -137,7 +137,6 @@ class _Reducer:
                 registry=self._registry,
                 coordinator=self._coordinator,
                 admin=self._admin,
-                namespace=self._settings.namespace,
                 services=self._services,
                 limits=_steering(self._settings),
                 tell=self._teller.tell,

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import TopicRefused, Unavailable
-from mars.core.plan import Plan, Stream
+from mars.core.plan import Stream
 from mars.core.types import Bucket, LeaderEpoch, MemberId, StoreEpoch, StreamName, TaskName, Topic
-from mars.process.compiling import compile_version
 from mars.process.life import ServiceHealth
 from mars.process.telemetry import incidents, logs
 from mars.process.telemetry.incidents import Tell, untold
@@ -54,7 +53,6 @@ class LeaderPorts:
     registry: Registry
     coordinator: Coordinator
     admin: TopicAdmin
-    namespace: str
     services: ServiceHealth
     limits: SteeringLimits = field(default_factory=SteeringLimits)
     tell: Tell = untold
@@ -130,7 +128,6 @@ class Lookout:
             identity=identity,
             heads=heads,
             tasks=tasks,
-            plans=self._plans(tasks.values()),
             copied=copies.tasks,
             progress=self._known,
             partitions=self._partitions,
@@ -262,14 +259,6 @@ class Lookout:
         for task in self._known_tasks.tasks.values():
             if task.current.stream.topic == topic and not _deleted(task):
                 self._ports.tell(incidents.source_gone(task))
-
-    def _plans(self, tasks: Iterable[TaskDefinition]) -> dict[TaskName, Plan]:
-        """Plans of the tasks that are about to change version: only these are needed."""
-        return {
-            task.name: compile_version(task.name, task.begun[-1], self._ports.namespace)
-            for task in tasks
-            if task.current.starts is None and task.begun
-        }
 
 
 def _went_back(members: Iterable[MemberInfo], assignment: Assignment | None) -> frozenset[Bucket]:

@@ -85,7 +85,6 @@ class Leader:
                 registry=self.registry,
                 coordinator=self.coordinator,
                 admin=MemoryTopicAdmin(here.broker),
-                namespace="default",
                 services=ServiceHealth("leader"),
             )
         )

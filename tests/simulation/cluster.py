@@ -390,7 +390,6 @@ class Cluster:
                 registry=registry,
                 coordinator=coordinator,
                 admin=admin,
-                namespace="default",
                 services=ServiceHealth("leader"),
                 limits=replace(self._steering, room_bytes=self._log_bytes_max),
             )

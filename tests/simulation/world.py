@@ -21,8 +21,6 @@ import mars.protocol.balance.steering
 import mars.protocol.reducer.assisting
 import mars.protocol.reducer.drafting
 import mars.protocol.windows.turns
-import reducer.assisting
-import reducer.lookout
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
 from mars.adapters.store import IDLE_LEASE_MS
@@ -399,8 +397,7 @@ class World:
             stack.enter_context(
                 patch.object(mars.protocol.windows.turns, "WINDOWS_AT_ONCE", at_once)
             )
-            for module in (mars.process.tasks, reducer.lookout):
-                stack.enter_context(patch.object(module, "compile_version", _compile))
+            stack.enter_context(patch.object(mars.process.tasks, "compile_version", _compile))
             stack.enter_context(
                 patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)
             )

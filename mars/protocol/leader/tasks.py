@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion, made_anew
 from mars.core.errors import Rejected
-from mars.core.plan import Options, Plan, WatermarkScope
+from mars.core.plan import Options, WatermarkScope
 from mars.core.types import NOT_KNOWN, Bucket, Lane, Mark, Topic, live_lane
 from mars.protocol.leader.view import (
     AddLanes,
@@ -84,14 +84,17 @@ def _towards_new_version(view: View, definition: TaskDefinition, head: Head) -> 
     wanted = definition.state is TaskState.RUNNING
     if head.version != new and not _caught_up(view, definition, head):
         return [SetActive(name, epoch, active=wanted)] if head.active is not wanted else []
-    behind_ms = _behind_ms(view.plans[name])
+    behind_ms = _behind_ms(definition)
     newest_ms = _newest_accounted(view, definition)
     return [BeginVersion(name, epoch, head.run_id, new, before, behind_ms, newest_ms)]
 
 
-def _behind_ms(plan: Plan) -> int:
-    """How far rows may lag behind the mark of their lane: by the delay, and as keys may."""
-    return plan.options.delay_ms + plan.options.key_lag_ms
+def _behind_ms(definition: TaskDefinition) -> int:
+    """How far rows of the version before may lag behind the mark of their lane: by the delay, and
+    as keys may. As far as one likes where this release refuses its options: nobody here runs it.
+    """
+    options = _options_of(definition, definition.begun[-1])
+    return -_LONG_AGO_MS if options is None else options.delay_ms + options.key_lag_ms
 
 
 def _caught_up(view: View, definition: TaskDefinition, head: Head) -> bool:
@@ -297,16 +300,21 @@ def _behind_watermark_ms(definition: TaskDefinition, version: TaskVersion) -> in
 
     The keys' lag is not waited for where a bucket's own rows close its windows.
     """
-    try:
-        options = parse_options(version.options, definition.name, version.stream)
-    except Rejected:  # this release refuses what an older one took: the version does not run
+    options = _options_of(definition, version)
+    if options is None:
         return None
-    return _least_behind_ms(options)
-
-
-def _least_behind_ms(options: Options) -> int:
     lag_ms = 0 if options.watermark is WatermarkScope.BUCKET else options.key_lag_ms
     return options.delay_ms + lag_ms
+
+
+def _options_of(definition: TaskDefinition, version: TaskVersion) -> Options | None:
+    """None where this release refuses what another one took: the version does not run then. Whether
+    it can compile the query makes no difference to a leader.
+    """
+    try:
+        return parse_options(version.options, definition.name, version.stream)
+    except Rejected:
+        return None
 
 
 def _lanes(definition: TaskDefinition, view: View) -> set[Lane]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mars.core.definitions import TaskDefinition
-from mars.core.plan import Plan, Stream
+from mars.core.plan import Stream
 from mars.core.types import (
     Bucket,
     Lane,
@@ -216,8 +216,8 @@ class View:
     not answer; then `heads` is empty. `progress` is as of after the heads were read. `copied` are
     the definitions as they stand in mars.control, `copied_streams` the streams. `went_back`:
     buckets whose owner says, in the current assignment epoch, that the log contradicts what it
-    read before. `plans` has the newest begun version's plan of each task, `partitions` the number
-    of partitions of each source topic, `topic_ids` the unique ids of those that exist.
+    read before. `partitions` has the number of partitions of each source topic, `topic_ids` the
+    unique ids of those that exist.
     `bulk_alive`: there is a bulk process, or no task waits for one. `leaving` are reducers that
     want to stop once they own nothing. `partial_lost`: a tracker says that this life of the store
     has lost one.
@@ -231,7 +231,6 @@ class View:
     identity: StoreIdentity | None
     heads: Mapping[TaskName, Head | None]
     tasks: Mapping[TaskName, TaskDefinition]
-    plans: Mapping[TaskName, Plan]
     copied: Mapping[TaskName, TaskDefinition]
     progress: KnownProgress
     partitions: Mapping[Topic, int]

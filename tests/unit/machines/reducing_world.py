@@ -150,7 +150,6 @@ class World:
                 identity=None,
                 heads={},
                 tasks={},
-                plans={},
                 copied={},
                 progress=self.progress(),
                 partitions={Topic(STREAM.topic): 2},

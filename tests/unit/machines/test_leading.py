@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion, resume_helps
-from mars.core.plan import Field, FieldType, Format, Options, Plan, Stream, WatermarkScope
+from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import (
     AssignmentEpoch,
     Bucket,
@@ -22,7 +22,6 @@ from mars.core.types import (
     TaskName,
     Topic,
 )
-from mars.core.windows import Sliding
 from mars.protocol.balance.steering import Loads
 from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.tasks import begin_version
@@ -68,17 +67,6 @@ STREAM = Stream(
     Format.JSON,
     (Field("timestamp", FieldType.TIMESTAMP_MS),),
     "timestamp",
-)
-PLAN = Plan(
-    task=TASK,
-    version=1,
-    stream=STREAM,
-    window=Sliding(60_000, 60_000),
-    keys=(),
-    aggregates=(),
-    outputs=(),
-    options=Options("mars.results.by_sip", delay_ms=1_000),
-    fields=STREAM.fields,
 )
 REDUCERS = frozenset({MemberId("reducer-1"), MemberId("reducer-2")})
 ALIVE = StoreIdentity("run-1", "run-1", StoreEpoch(1))
@@ -175,7 +163,6 @@ def view(**changes: object) -> View:
         identity=ALIVE,
         heads={TASK: head()},
         tasks={TASK: definition},
-        plans={TASK: PLAN},
         copied={TASK: definition},
         progress=KnownProgress(),
         partitions={Topic("flows"): 2},
@@ -767,14 +754,27 @@ def test_copies_of_streams_are_those_in_zookeeper() -> None:
 
 
 def test_a_new_version_begins_in_the_store_on_the_server_that_was_looked_at() -> None:
-    pending = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2))}
-    options = replace(PLAN.options, watermark=WatermarkScope.KEY, key_lag_ms=40_000)
-    plans = {TASK: replace(PLAN, options=options)}
+    options = {"delay": "1s", "watermark": "key", "key_lag": "40s"}
+    begun = version(starts=lanes(p0=10, p1=20), options=options)
+    pending = {TASK: task(begun, version(2))}
     heads = {TASK: head(run_id="run-1")}
 
-    decided = LeaderMachine().decide(view(tasks=pending, copied=pending, heads=heads, plans=plans))
+    decided = LeaderMachine().decide(view(tasks=pending, copied=pending, heads=heads))
 
     assert decided == [BeginVersion(TASK, StoreEpoch(1), "run-1", 2, after=1, behind_ms=41_000)]
+
+
+def test_windows_of_a_version_whose_options_are_refused_are_never_complete_from_then_on() -> None:
+    begun = version(starts=lanes(p0=10, p1=20), options={"delay": "of another release"})
+    pending = {TASK: task(begun, version(2))}
+
+    (decision,) = LeaderMachine().decide(view(tasks=pending, copied=pending))
+    assert isinstance(decision, BeginVersion)
+    known = Begun(lanes(p0=10, p1=20), lanes(p0=90_000, p1=90_000))
+    old, _new = begin_version(pending[TASK], known, decision.behind_ms, None).versions
+
+    assert old.complete_until_ms is not None
+    assert old.complete_until_ms < 0
 
 
 def test_a_version_that_has_begun_in_the_store_alone_begins_once_more() -> None:

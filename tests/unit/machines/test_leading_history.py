@@ -46,7 +46,8 @@ def with_history(number: int = 1, *backfills: Backfill) -> TaskDefinition:
     """A task of one begun version, and the next one waiting if `number` is 2."""
     kept = backfills or (HISTORY,)
     firsts = {lane: span.first for one in kept for lane, span in one.lanes.items()}
-    versions = [version(starts={P0: 100, P1: 60, **firsts}), version(2)][:number]
+    begun = version(starts={P0: 100, P1: 60, **firsts}, options={"delay": "1s"})
+    versions = [begun, version(2)][:number]
     return replace(task(*versions), backfills=kept)
 
 

@@ -83,7 +83,6 @@ class World:
                 registry=self.registry,
                 coordinator=self.coordinator,
                 admin=MemoryTopicAdmin(self.broker),
-                namespace="default",
                 services=ServiceHealth("leader"),
                 tell=self.told.append,
             )
@@ -131,6 +130,25 @@ def test_tasks_and_streams_come_back_and_version_numbers_do_not_restart() -> Non
     assert world.registry.tasks() == {NAME: definition(), gone.name: gone}
     assert world.registry.streams() == {STREAM.name: STREAM}
     assert world.registry.whole()
+
+
+def test_a_version_that_this_release_cannot_compile_keeps_no_leader_from_anything() -> None:
+    """Its user has mended it by another one; an API of a newer release may have taken it."""
+    world, first = World(), definition()
+    refused = replace(first.versions[0], sql="SELECT words of another release")
+    second = replace(make_version(4), starts=None)
+    world.registry.create_task(replace(first, versions=(refused, second)))
+    world.look()
+    world.claim({})
+    world.look(4)
+
+    _refused, begun = world.registry.tasks()[NAME].versions
+    assert begun.starts is not None
+    world.store.flush()
+    world.look()
+    assignment = world.coordinator.assignment()
+    assert assignment is not None
+    assert assignment.store_epoch == 2
 
 
 def test_the_number_of_buckets_comes_back() -> None:
