@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import zip_longest
 from typing import TypeVar
 
 from mars.core.definitions import TaskDefinition, TaskState
 from mars.core.errors import TaskLimit
 from mars.core.types import Sequence64, TaskName
+from mars.protocol.outlived import is_done
 from mars.protocol.ports import Clearing, Committed, Head, Progress, SnapshotParts
 from mars.protocol.reducer.events import (
     CompactLog,
@@ -149,7 +151,7 @@ class Term:
         self._any_deleted = True
         reads: list[Instruction] = []
         for name, task in tasks.items():
-            if task.deleted or task.failed or name in self._failing:
+            if task.deleted or task.failed or name in self._failing or self._is_left_alone(task):
                 self.parts.pop(name, None)
             elif name in self.parts and self.parts[name].same_life(task):
                 self.parts[name].update(task)
@@ -161,6 +163,18 @@ class Term:
         for name in [name for name in self.parts if name not in tasks]:
             del self.parts[name]
         return reads
+
+    def _is_left_alone(self, task: RunnableTask) -> bool:
+        """Whether a version that this release cannot compile is not done here: what the others need
+        no more would be trimmed, its rows among it.
+        """
+        known, begun = self.records.get(task.name, {}), task.definition.begun
+        for version, newer in zip_longest(begun, begun[1:]):
+            if version.version not in task.plans:
+                record = known.get(version.version)
+                if record is None or newer is None or not is_done(record, newer):
+                    return True
+        return False
 
     def _begin(self, task: RunnableTask) -> TaskInBucket:
         records = {
