@@ -81,7 +81,9 @@ class ClusterServers:
     def __init__(self, settings: RedisSettings, timeout_s: float) -> None:
         self._settings = settings
         self._timeout_s = timeout_s
-        self._seeds = set(read_address(settings.url).servers)
+        self._named = set(read_address(settings.url).servers)
+        self._found: set[tuple[str, int]] = set()
+        """All nodes, as the last one that was asked knew them."""
         self._clients: dict[tuple[str, int], redis.Redis] = {}
         self._nodes: NodesManager | None = None
         self._lock = threading.Lock()
@@ -113,10 +115,11 @@ class ClusterServers:
     def _known(self) -> NodesManager:
         if self._nodes is None:
             options = at_node(self._settings, min(self._timeout_s, SLOTS_TIMEOUT_S))
-            # Those that were found later know it, too, when all that were named are gone.
+            # Those that were found know it, too, when all that were named are gone. One that has
+            # left the cluster is never asked again: it may be silent, or somebody else's.
             seeds = [
                 ClusterNode(host, port)  # type: ignore[no-untyped-call]
-                for host, port in {*self._seeds, *self._clients}
+                for host, port in {*self._named, *self._found}
             ]
             try:
                 self._nodes = NodesManager(seeds, **options)
@@ -124,13 +127,21 @@ class ClusterServers:
                 if isinstance(error.__cause__, AuthenticationError):
                     raise error.__cause__ from None
                 raise
+            self._found = set(map(_place, self._nodes.nodes_cache.values()))
+            left = [place for place in self._clients if place not in self._found]
+            for place in left:
+                self._clients.pop(place).close()
         return self._nodes
 
     def _client(self, node: ClusterNode) -> redis.Redis:
-        place = (node.host, int(node.port))
+        place = _place(node)
         if place not in self._clients:
             self._clients[place] = connect(self._settings, self._timeout_s, place)
         return self._clients[place]
+
+
+def _place(node: ClusterNode) -> tuple[str, int]:
+    return node.host, int(node.port)
 
 
 def open_servers(settings: RedisSettings, timeout_s: float) -> StoreServers:
