@@ -22,9 +22,9 @@ from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
     Alone,
-    ConfirmEnd,
+    ConfirmEnds,
     DropLane,
-    EndConfirmed,
+    EndsConfirmed,
     Event,
     FailTask,
     HeadsRead,
@@ -260,7 +260,7 @@ class MapperLoop:
                 | PauseLane()
                 | ResumeLane()
                 | Subscribe()
-                | ConfirmEnd()
+                | ConfirmEnds()
                 | Hint()
             ):
                 return self._act_on_source(instruction)
@@ -291,7 +291,9 @@ class MapperLoop:
 
     def _act_on_source(
         self,
-        instruction: (SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnd | Hint),
+        instruction: (
+            SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnds | Hint
+        ),
     ) -> Event | None:
         try:
             return self._steer(instruction)
@@ -301,7 +303,9 @@ class MapperLoop:
 
     def _steer(
         self,
-        instruction: (SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnd | Hint),
+        instruction: (
+            SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnds | Hint
+        ),
     ) -> Event | None:
         live = self._readers[LIVE]
         match instruction:
@@ -316,9 +320,8 @@ class MapperLoop:
                 self._readers[name].resume(topic, partition, offset)
             case Subscribe(topics=topics):
                 live.subscribe(topics)
-            case ConfirmEnd(topic=topic, partition=partition, offset=offset):
-                confirmed = live.confirm_end(topic, partition, offset)
-                return EndConfirmed(topic, partition, offset, confirmed)
+            case ConfirmEnds(ends=ends):
+                return EndsConfirmed({place: ends[place] for place in live.confirm_ends(ends)})
             case Hint(positions=positions):
                 live.hint(dict(positions))
             case _:

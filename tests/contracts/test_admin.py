@@ -184,7 +184,7 @@ def test_a_partition_without_a_leader_known_to_the_client_is_asked_again_once_it
     kafka_cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch, code: int, apart: bool
 ) -> None:
     topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
-    asker = admin._offsets_of._asker(committed=True)
+    asker = admin.offsets_of._asker(committed=True)
     client = FailsOnce(asker.client, KafkaError(code, "no leader yet"), apart)
     monkeypatch.setattr(asker, "client", client)
     assert admin.ends(topic) == {0: 0}
@@ -217,7 +217,7 @@ def test_a_client_for_offsets_that_has_no_answer_for_long_is_replaced(
 ) -> None:
     topic, kafka = kafka_cluster.topic(1), kafka_cluster.admin()
     monkeypatch.setattr(asking, "CUT_OFF_S", 0.0)
-    asker = kafka._offsets_of._asker(committed=True)
+    asker = kafka.offsets_of._asker(committed=True)
     unheard = FailsOnce(asker.client, KafkaError(KafkaError._TRANSPORT), apart=False)
     asker.client = unheard
     with pytest.raises(Unavailable):
@@ -241,7 +241,7 @@ def test_many_may_ask_at_once_for_the_ends_of_topics_that_the_client_has_not_met
 @pytest.mark.integration
 def test_who_still_asks_while_the_process_ends_is_told_so(kafka_cluster: KafkaCluster) -> None:
     topic, admin = kafka_cluster.topic(1), kafka_cluster.admin()
-    admin._offsets_of._threads.shutdown()  # as the interpreter does
+    admin.offsets_of._threads.shutdown()  # as the interpreter does
     with pytest.raises(Unavailable, match="stopping"):
         admin.end(topic, 0)
 

@@ -125,7 +125,7 @@ Call = Callable[[Settings], object]
         lambda settings: KafkaControlLog(settings).put_epochs(
             LeaderEpoch(1), StoreEpoch(1), AssignmentEpoch(1)
         ),
-        lambda settings: KafkaReader.alone(settings, MemberId("m")).confirm_end(TOPIC, 0, 0),
+        lambda settings: KafkaReader.alone(settings, MemberId("m")).confirm_ends({(TOPIC, 0): 0}),
         lambda settings: KafkaSink(settings, MemberId("m")).claim(claim()),
         lambda settings: KafkaSink(settings, MemberId("m")).audit(
             Emission(TOPIC, 0, 1, 0, 0, 1, 1), BUCKET

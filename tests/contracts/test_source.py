@@ -151,7 +151,7 @@ def test_rows_of_an_open_transaction_and_rows_behind_it_wait_for_its_commit(
     reading = read_alone(cluster, topic)
     reading.until_end(topic, end=1)
     assert reading.values(topic) == [b"a"]
-    assert reading.reader.confirm_end(topic, 0, 1)
+    assert reading.reader.confirm_ends({(topic, 0): 1})
     writer.commit()
     reading.until_end(topic, end=4)
     assert reading.values(topic) == [b"a", b"b", b"c"]
@@ -238,7 +238,15 @@ def test_the_end_is_confirmed_only_where_it_is(cluster: Cluster) -> None:
     topic = cluster.topic()
     cluster.append(topic, 0, ROWS)
     reader = cluster.alone()
-    assert [reader.confirm_end(topic, 0, offset) for offset in (2, 3, 4)] == [False, True, True]
+    at = (topic, 0)
+    assert [reader.confirm_ends({at: offset}) for offset in (2, 3, 4)] == [set(), {at}, {at}]
+
+
+def test_a_partition_that_is_not_there_hides_no_other_s_end(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    cluster.append(topic, 0, ROWS)
+    ends = {(topic, 0): 3, (topic, 1): 0, (topic, 7): 0}
+    assert cluster.alone().confirm_ends(ends) == {(topic, 0), (topic, 1)}
 
 
 # ---------------------------------------------------------------------------------- in a group

@@ -236,6 +236,6 @@ def test_a_question_to_brokers_that_are_away_is_answered_by_unavailable(
     kafka.proxy.cut()
     monkeypatch.setattr("mars.adapters.kafka.asking.ASK_TIMEOUT_S", 0.5)
     with pytest.raises(Unavailable):
-        reader.confirm_end(topic, 0, 0)
+        reader.confirm_ends({(topic, 0): 0})
     reader.hint({(topic, 0): 1})
     reader.seek(topic, 0, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryProducer
@@ -10,7 +10,7 @@ from mars.adapters.memory.bulk import MemoryBulkEngine
 from mars.adapters.memory.sink import Crash, MemorySink
 from mars.adapters.memory.source import MemorySource
 from mars.core.errors import Unavailable
-from mars.core.types import Bucket, Mapped
+from mars.core.types import Bucket, Mapped, Topic
 from mars.protocol.ports import (
     Batch,
     Claim,
@@ -140,11 +140,11 @@ class SteppingSource(MemorySource):
         self._positions = dict(self._world.shuffled(self._positions.items()))
         return super().poll(self._world.draw(1, POLL_RECORDS_MAX), timeout_s)
 
-    def confirm_end(self, topic: str, partition: int, offset: int) -> bool:
-        self._world.step("kafka.confirm_end", lossy=False)
+    def confirm_ends(self, ends: Mapping[tuple[Topic, int], int]) -> set[tuple[Topic, int]]:
+        self._world.step("kafka.confirm_ends", lossy=False)
         if self._world.down("kafka"):
-            raise Unavailable("kafka", "simulated: the end was not confirmed")
-        return super().confirm_end(topic, partition, offset)
+            raise Unavailable("kafka", "simulated: the ends were not confirmed")
+        return super().confirm_ends(ends)
 
 
 class SteppingEngine:

@@ -100,7 +100,7 @@ class KafkaTopicAdmin:
         self._names = Names(settings.namespace)
         self._copies = settings.kafka.replication_factor
         self._asker = Asker(AdminClient, admin_properties(settings, settings.member or "mars"))
-        self._offsets_of = KafkaOffsets(settings, self._ask_within_s)
+        self.offsets_of = KafkaOffsets(settings, self._ask_within_s)
 
     # ----------------------------------------------------------------------------------- topics
 
@@ -319,7 +319,7 @@ class KafkaTopicAdmin:
         *,
         committed: bool = True,
     ) -> dict[Place, int]:
-        ask = partial(self._offsets_of.ask, time_ms=time_ms, committed=committed, stop=stop)
+        ask = partial(self.offsets_of.ask, time_ms=time_ms, committed=committed, stop=stop)
         try:
             return ask(places, patient=False)
         except Unavailable:
@@ -336,7 +336,7 @@ class KafkaTopicAdmin:
         self, topic: Topic, partitions: Iterable[int], time_ms: int, *, committed: bool = True
     ) -> dict[int, int]:
         places = [(topic, partition) for partition in partitions]
-        found = self._offsets_of.ask(places, time_ms, committed=committed)
+        found = self.offsets_of.ask(places, time_ms, committed=committed)
         return {partition: offset for (_topic, partition), offset in found.items()}
 
 

@@ -76,7 +76,7 @@ class KafkaOffsets:
         wait_s, longest_s = ASK_AGAIN_S
         with translated():
             while True:
-                question = self._put(asker.client, places, time_ms)
+                question = self._put(asker.client, places, time_ms, all_or_none=True)
                 try:
                     return asker.answer(question, stop)
                 except KafkaException as error:
@@ -90,11 +90,24 @@ class KafkaOffsets:
                 # it knows for minutes. All topics: asking for one may make it.
                 asker.client.list_topics(timeout=self._within_s)
 
+    def known(self, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+        """The same of committed records, at once, without the places that have no answer just now.
+
+        Raises Unavailable if that are all of them.
+        """
+        asker = self._asker(committed=True)
+        with translated():
+            question = self._put(asker.client, places, time_ms, all_or_none=False)
+            found = asker.answer(question)
+            if len(found) < len(places):
+                asker.client.list_topics(timeout=self._within_s)  # see above
+        return found
+
     def _put(
-        self, client: Consumer, places: Collection[Place], time_ms: int
+        self, client: Consumer, places: Collection[Place], time_ms: int, *, all_or_none: bool
     ) -> Future[dict[Place, int]]:
         try:
-            return self._threads.submit(self._asked, client, places, time_ms)
+            return self._threads.submit(self._asked, client, places, time_ms, all_or_none)
         except RuntimeError as error:  # of the interpreter, once its main thread has ended
             raise Unavailable("kafka", "this process is stopping") from error
 
@@ -106,10 +119,16 @@ class KafkaOffsets:
                 self._askers[committed] = Asker(Consumer, properties)
             return self._askers[committed]
 
-    def _asked(self, client: Consumer, places: Collection[Place], time_ms: int) -> dict[Place, int]:
+    def _asked(
+        self, client: Consumer, places: Collection[Place], time_ms: int, all_or_none: bool
+    ) -> dict[Place, int]:
         asked = [TopicPartition(topic, partition, time_ms) for topic, partition in places]
         found = client.offsets_for_times(asked, self._within_s)
-        for place in found:
-            if place.error is not None:
-                raise KafkaException(place.error)
-        return {(Topic(place.topic), place.partition): place.offset for place in found}
+        errors = [place.error for place in found if place.error is not None]
+        if errors and (all_or_none or len(errors) == len(found)):
+            raise KafkaException(errors[0])
+        return {
+            (Topic(place.topic), place.partition): place.offset
+            for place in found
+            if place.error is None
+        }

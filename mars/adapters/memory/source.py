@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from mars.adapters.memory.broker import MemoryBroker, MemoryMember, Place, UnknownTopic
@@ -168,9 +169,15 @@ class MemorySource:
         return max(0, self._broker.partition(*place).stable_end - position)
 
     @fallible
-    def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
-        """Whether nothing committed lies at or after `offset`."""
-        return self._broker.partition(topic, partition).stable_end <= offset
+    def confirm_ends(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Where nothing committed lies at or after these offsets."""
+        return {place for place, offset in ends.items() if self._end(place) <= offset}
+
+    def _end(self, place: Place) -> float:
+        try:
+            return self._broker.partition(*place).stable_end
+        except UnknownTopic:
+            return math.inf
 
     @fallible
     def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:

@@ -174,14 +174,25 @@ class RedisPartialLog:
 
         Few round trips, however many tasks have seen a lane to its end.
         """
-        calls = [self._renewal(lease) for lease in leases]
+        of_task: dict[tuple[TaskName, StoreEpoch, int], list[IdleLease]] = {}
+        for lease in leases:
+            of_task.setdefault((lease.task, lease.epoch, lease.version), []).append(lease)
+        calls = [self._renewal(own) for own in of_task.values()]
         with calling(self._servers):
             answers = where_they_lie(self._servers, calls, Script.run_each)
-        return [answer == 1 for answer in answers]
+        leased = {
+            lease
+            for own, answer in zip(of_task.values(), answers, strict=True)
+            for lease, done in zip(own, answer, strict=True)
+            if done
+        }
+        return [lease in leased for lease in leases]
 
-    def _renewal(self, lease: IdleLease) -> Call:
-        keys = self._keys(lease.task)
-        arguments = (lease.epoch, lease.lane, lease.offset, IDLE_LEASE_MS, lease.version)
+    def _renewal(self, leases: Sequence[IdleLease]) -> Call:
+        """One call for those of one task."""
+        one, keys = leases[0], self._keys(leases[0].task)
+        lanes = [part for lease in leases for part in (lease.lane, lease.offset)]
+        arguments = (one.epoch, IDLE_LEASE_MS, one.version, *lanes)
         return _RENEW_IDLE, [keys.meta, keys.offsets, keys.idle], arguments
 
     # ------------------------------------------------------------------------- the reducers

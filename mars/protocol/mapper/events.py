@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NewType
 
@@ -84,17 +85,15 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmEnd:
-    """Ask the broker whether nothing committed lies at or after `offset`."""
+class ConfirmEnds:
+    """Ask the brokers where nothing committed lies at or after these offsets."""
 
-    topic: Topic
-    partition: int
-    offset: int
+    ends: Mapping[tuple[Topic, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class RenewIdle:
-    """Lease a lane as idle, for each task that has seen all of it."""
+    """Lease lanes as idle, for each task that has seen all of them."""
 
     leases: tuple[IdleLease, ...]
 
@@ -113,7 +112,7 @@ Alone = (
     | DropLane
     | PauseLane
     | ResumeLane
-    | ConfirmEnd
+    | ConfirmEnds
     | RenewIdle
     | Hint
     | FailTask
@@ -143,13 +142,10 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class EndConfirmed:
-    """The answer to `ConfirmEnd`."""
+class EndsConfirmed:
+    """The answer to `ConfirmEnds`: where it is so."""
 
-    topic: Topic
-    partition: int
-    offset: int
-    confirmed: bool
+    ends: Mapping[tuple[Topic, int], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +156,14 @@ class Ticked:
     drained: frozenset[ReaderName]
 
 
-Event = TasksChanged | HeadsRead | Sourced | Offered | EndConfirmed | Ticked
+Event = TasksChanged | HeadsRead | Sourced | Offered | EndsConfirmed | Ticked
 
 __all__ = [
     "CATCH_UP",
     "LIVE",
-    "ConfirmEnd",
+    "ConfirmEnds",
     "DropLane",
-    "EndConfirmed",
+    "EndsConfirmed",
     "Event",
     "FailTask",
     "HeadsRead",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mars.protocol.mapper.events import (
     LIVE,
-    ConfirmEnd,
-    EndConfirmed,
+    ConfirmEnds,
+    EndsConfirmed,
     Hint,
     Instruction,
     RenewIdle,
@@ -16,6 +16,9 @@ from mars.protocol.ports import IdleLease, PartitionReading
 
 IDLE_RENEWAL_MS = 1_000
 """An idle lease lasts 3 s; it is renewed this often."""
+
+COMPANY_MS = 500
+"""Lanes whose leases are as old go along where one is renewed: of hundreds, all at once."""
 
 UNTOLD_MS = 5_000
 """After so long without records the broker is asked, too, where the reader has not told of an end:
@@ -42,38 +45,40 @@ class Idleness:
         self._idle_asked_ms.pop(key, None)
 
     def confirm_ends(self) -> list[Instruction]:
-        """Ask the broker about silent lanes that seem to be at their end."""
-        instructions: list[Instruction] = []
+        """Ask the brokers about silent lanes that seem to be at their end, about all together."""
         now_ms = self._state.now_ms
         if now_ms - self._looked_ms < LOOK_INTERVAL_MS:
             return []
         self._looked_ms = now_ms
-        for key, buffer in self._state.buffers[LIVE].items():
-            told = buffer.end == buffer.next
-            quiet_ms = now_ms - buffer.newest_ms
-            if not buffer.sought or not buffer.empty or not (told or quiet_ms >= UNTOLD_MS):
-                continue
-            asked_ms = self._idle_asked_ms.get(key, 0)
-            if now_ms - asked_ms < IDLE_RENEWAL_MS or not self._state.silent(key, buffer):
-                continue
-            self._idle_asked_ms[key] = now_ms
-            instructions.append(ConfirmEnd(key[0], key[1], buffer.next))
-        return instructions
-
-    def end_confirmed(self, event: EndConfirmed) -> list[Instruction]:
-        """Lease the lane as idle for the tasks that have seen all of it."""
-        key = (event.topic, event.partition)
-        buffer = self._state.buffers[LIVE].get(key)
-        if buffer is None or not event.confirmed or buffer.next != event.offset:
+        lanes = self._state.buffers[LIVE].items()
+        old_ms = {key: now_ms - self._idle_asked_ms.get(key, 0) for key, _buffer in lanes}
+        if not any(old_ms[key] >= IDLE_RENEWAL_MS and self._at_end(key, own) for key, own in lanes):
             return []
+        ends = {
+            key: buffer.next
+            for key, buffer in lanes
+            if old_ms[key] >= COMPANY_MS and self._at_end(key, buffer)
+        }
+        self._idle_asked_ms.update(dict.fromkeys(ends, now_ms))
+        return [ConfirmEnds(ends)]
+
+    def _at_end(self, key: Partition, buffer: LaneBuffer) -> bool:
+        quiet_ms = self._state.now_ms - buffer.newest_ms
+        told = buffer.end == buffer.next or quiet_ms >= UNTOLD_MS
+        return buffer.sought and buffer.empty and told and bool(self._state.silent(key, buffer))
+
+    def ends_confirmed(self, event: EndsConfirmed) -> list[Instruction]:
+        """Lease lanes as idle for the tasks that have seen all of them."""
         leases = tuple(
             IdleLease(
                 view.name,
                 view.epoch,
                 buffer.lane,
-                event.offset,
+                offset,
                 view.task.definition.begun[-1].version,
             )
+            for key, offset in event.ends.items()
+            if (buffer := self._state.buffers[LIVE].get(key)) is not None and buffer.next == offset
             for view in self._state.silent(key, buffer)
         )
         return [RenewIdle(leases)] if leases else []

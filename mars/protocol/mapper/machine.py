@@ -23,7 +23,7 @@ from mars.core.types import TaskName, Topic, live_lane
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
-    EndConfirmed,
+    EndsConfirmed,
     Event,
     HeadsRead,
     Instruction,
@@ -98,8 +98,8 @@ class MapperMachine:
                 return self._sourced(event.reader, event.event)
             case Offered():
                 return self._offering.answered(event)
-            case EndConfirmed():
-                return self._idleness.end_confirmed(event)
+            case EndsConfirmed():
+                return self._idleness.ends_confirmed(event)
             case Ticked():
                 return self._ticked(event)
             case _:

@@ -87,8 +87,8 @@ class SourceReader(Protocol):
     def lags(self) -> dict[tuple[Topic, int], int]:
         """How many messages are known to lie ahead in each partition, without asking anybody."""
 
-    def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
-        """Ask the broker whether nothing committed lies at or after `offset`."""
+    def confirm_ends(self, ends: Mapping[tuple[Topic, int], int]) -> set[tuple[Topic, int]]:
+        """Ask the brokers where nothing committed lies at or after these offsets."""
 
     def hint(self, positions: Mapping[tuple[Topic, int], int]) -> None:
         """Commit group offsets, best effort: a lag figure for other tools, never read back."""

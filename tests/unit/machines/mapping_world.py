@@ -46,9 +46,9 @@ from mars.process.acting import feed
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
-    ConfirmEnd,
+    ConfirmEnds,
     DropLane,
-    EndConfirmed,
+    EndsConfirmed,
     Event,
     FailTask,
     Instruction,
@@ -148,6 +148,8 @@ class World:
     appended: list[tuple[TaskName, int, tuple[Range, ...]]] = field(default_factory=list)
     asked: list[tuple[TaskName, ...]] = field(default_factory=list)
     """The tasks of each question for heads."""
+    confirmed: list[Mapping[tuple[Topic, int], int]] = field(default_factory=list)
+    """What each question for ends asked."""
     paused_ever: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -258,9 +260,12 @@ class World:
             case DropLane(reader=reader, partition=number):
                 self.positions.pop((reader, number), None)
                 self.paused.discard((reader, number))
-            case ConfirmEnd(topic=topic, partition=number, offset=offset):
-                confirmed = offset >= len(self.partitions[number])
-                return EndConfirmed(topic, number, offset, confirmed)
+            case ConfirmEnds(ends=ends):
+                self.confirmed.append(ends)
+                rows = self.partitions
+                return EndsConfirmed(
+                    {at: end for at, end in ends.items() if end >= len(rows[at[1]])}
+                )
             case RenewIdle(leases=leases):
                 self.store.renew_idle(leases)
             case FailTask(task=task, detail=detail):

@@ -14,7 +14,7 @@ from mars.engine import kernel
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
-    EndConfirmed,
+    EndsConfirmed,
     Offer,
     Offered,
     RenewIdle,
@@ -460,6 +460,22 @@ def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
     assert idle(here, "a") == frozenset()
 
 
+def test_lanes_that_fell_silent_one_by_one_are_soon_asked_for_together() -> None:
+    here = world(rows=10, partitions=3)
+    here.add(make_task("a"))
+    here.assign(0, 1, 2)
+    here.run(rounds=20)
+    here.partitions[1].append(row(10))
+    here.run(rounds=4)
+    here.partitions[2].append(row(10))
+    here.run(rounds=60)
+    here.confirmed.clear()
+
+    here.run(rounds=30)  # 3 s
+
+    assert [len(ends) for ends in here.confirmed] == [3, 3, 3]
+
+
 def test_a_lane_is_idle_and_stays_so_though_the_reader_told_of_no_end() -> None:
     here = world(rows=50, tells_ends=False)
     here.add(make_task("a"))
@@ -479,9 +495,9 @@ def test_an_end_that_was_confirmed_below_what_was_read_since_leases_nothing() ->
     here.run(rounds=2)
     assert here.offsets("a") == {P0: 11}
 
-    assert here.machine.handle(EndConfirmed(TOPIC, 0, 10, confirmed=True)) == []
+    assert here.machine.handle(EndsConfirmed({(TOPIC, 0): 10})) == []
     lease = IdleLease(TaskName("a"), EPOCH, P0, 11, 1)
-    assert here.machine.handle(EndConfirmed(TOPIC, 0, 11, confirmed=True)) == [RenewIdle((lease,))]
+    assert here.machine.handle(EndsConfirmed({(TOPIC, 0): 11})) == [RenewIdle((lease,))]
 
 
 def test_a_lane_whose_rows_the_reader_does_not_deliver_is_not_idle() -> None:

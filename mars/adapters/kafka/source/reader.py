@@ -23,6 +23,7 @@ from mars.adapters.kafka.errors import (
     unavailable,
 )
 from mars.adapters.kafka.names import Place
+from mars.adapters.kafka.offsets import END
 from mars.adapters.kafka.source.deafness import Deafness, Stalled
 from mars.adapters.kafka.source.gathering import Gathering
 from mars.adapters.kafka.source.leftovers import STATISTICS_MS, Leftovers
@@ -353,9 +354,10 @@ class KafkaReader:
         """Those of partitions that wait behind a batch that cannot be unpacked, too."""
         return self._searches.positions() | self._positions
 
-    def confirm_end(self, topic: Topic, partition: int, offset: int) -> bool:
-        """Whether the last stable offset is `offset` (or below); asks the partition's leader."""
-        return self._admin.end(topic, partition) <= offset
+    def confirm_ends(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Where the last stable offset is this one (or below); asks the leaders, together."""
+        found = self._admin.offsets_of.known(ends, END)
+        return {place for place, end in found.items() if end <= ends[place]}
 
     def hint(self, positions: Mapping[Place, int]) -> None:
         """Commit what is still ours; nothing outside of a group."""
