@@ -25,7 +25,7 @@ from mars.core.types import (
     StoreEpoch,
     TaskName,
 )
-from mars.protocol.ports import Begun, Head, PartialLog, TaskStart
+from mars.protocol.ports import Applied, Begun, Head, PartialLog, TaskStart
 
 TASK = TaskName("by_sip")
 OTHER_TASK = TaskName("by_dip")
@@ -96,6 +96,11 @@ def both_lanes(
     return Mapped(ranges, marks_ms or {}, (partial(0),))
 
 
+def applied(seq: int) -> Applied:
+    """The answer to a batch that the log took."""
+    return Applied(Sequence64(seq))
+
+
 def start(
     offsets: dict[Lane, int] | None = None,
     *,
@@ -120,6 +125,11 @@ def start(
         restored=restored,
         numbers=numbers or {},
     )
+
+
+def take_base(log: PartialLog, bucket: Bucket, epoch: StoreEpoch = EPOCH) -> bool:
+    """Take the base away, which both stores can, and no caller of the port asks for."""
+    return log.compact(TASK, epoch, born(log), bucket, None)  # type: ignore[arg-type]
 
 
 def begin(log: PartialLog, version: int, leader: LeaderEpoch = LEADER) -> Begun | None:

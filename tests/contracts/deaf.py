@@ -39,7 +39,8 @@ class GoesDeaf(Consumer):
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> ClusterMetadata:
         if self._number in self.cut_off:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        return super().list_topics(topic, timeout)
+        found: ClusterMetadata = super().list_topics(topic, timeout)
+        return found
 
 
 class _SlicesGoDeaf(GoesDeaf, SliceConsumer):

@@ -32,7 +32,14 @@ from mars.core.settings import KafkaSettings, ReducerSettings, Settings
 from mars.core.types import Bucket, MemberId, Topic
 from mars.local.network import HOST, free_port
 from mars.local.servers import KafkaServer
-from mars.protocol.ports import ControlLog, ProgressLog, ResultSink, SourceReader, TopicAdmin
+from mars.protocol.ports import (
+    ControlLog,
+    ProgressLog,
+    ResultSink,
+    SavedPanes,
+    SourceReader,
+    TopicAdmin,
+)
 from tests.conftest import missing_kafka, need
 from tests.contracts.proxy import Proxy
 from tests.contracts.waiting import READY_WITHIN_S, eventually, started
@@ -59,6 +66,10 @@ class Writer(Protocol):
     def commit(self) -> None: ...
 
     def abort(self) -> None: ...
+
+
+class Records(ProgressLog, SavedPanes, Protocol):
+    """The log of progress, which reads the snapshots that its records name."""
 
 
 class Cluster(Protocol):
@@ -111,7 +122,7 @@ class Cluster(Protocol):
     def sink(self) -> ResultSink:
         """The sink of one more process."""
 
-    def progress(self) -> ProgressLog: ...
+    def progress(self) -> Records: ...
 
     def control(self) -> ControlLog: ...
 
@@ -278,7 +289,10 @@ class KafkaCluster:
             kafka=KafkaSettings(bootstrap=self.bootstrap, extra=dict(QUICKLY)),
             reducer=ReducerSettings(transaction_timeout_ms=self.transaction_timeout_ms),
         )
-        quiet = {"bootstrap.servers": self.bootstrap, "log_level": 0}
+        quiet: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,
+        }
         self._client = AdminClient(quiet)
         self._producer = Producer({**quiet, "enable.idempotence": True, "linger.ms": 1})
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -160,7 +161,7 @@ class FailsOnce:
 
     def offsets_for_times(
         self, places: list[TopicPartition], timeout: float
-    ) -> list[TopicPartition]:
+    ) -> Sequence[TopicPartition | SimpleNamespace]:
         self.asked += 1
         if self.asked > 1:
             return self.client.offsets_for_times(places, timeout)
@@ -218,8 +219,8 @@ def test_a_client_for_offsets_that_has_no_answer_for_long_is_replaced(
     topic, kafka = kafka_cluster.topic(1), kafka_cluster.admin()
     monkeypatch.setattr(asking, "CUT_OFF_S", 0.0)
     asker = kafka.offsets_of._asker(committed=True)
-    unheard = FailsOnce(asker.client, KafkaError(KafkaError._TRANSPORT), apart=False)
-    asker.client = unheard
+    unheard: object = FailsOnce(asker.client, KafkaError(KafkaError._TRANSPORT), apart=False)
+    monkeypatch.setattr(asker, "client", unheard)
     with pytest.raises(Unavailable):
         kafka.end(topic, 0)
 

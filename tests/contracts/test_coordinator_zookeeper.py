@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from kazoo import exceptions
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from mars.adapters.zookeeper.connection import (
@@ -267,15 +269,14 @@ def test_nodes_belong_to_the_digest_user_alone(zookeeper_ensemble: ZooKeeperUnde
     nodes += [paths.member("reducer", MemberId("one")), paths.election, paths.assignment]
     nodes += [paths.leader_epoch, paths.candidate(candidate)]
     for node in nodes:
-        acls, _ = connection.call(lambda client, path=node: client.get_acls_async(path))
+        acls, _ = connection.call(partial(KazooClient.get_acls_async, path=node))
         assert [acl.id.scheme for acl in acls] == ["digest"], node
         assert acls[0].id.id.startswith("mars:")
         assert "secret" not in acls[0].id.id
 
-    for stranger in ({}, {"digest_username": "mars", "digest_password": "wrong"}):
-        other = ZooKeeperConnection.open(
-            ZooKeeperSettings(hosts=hosts, session_timeout_s=SESSION_S, **stranger)
-        )
+    nobody = ZooKeeperSettings(hosts=hosts, session_timeout_s=SESSION_S)
+    for stranger in (nobody, replace(nobody, digest_username="mars", digest_password="wrong")):
+        other = ZooKeeperConnection.open(stranger)
         for call in (
             ZooKeeperRegistry(other, paths.namespace).tasks,
             ZooKeeperCoordinator(other, paths.namespace, MemberId("x")).assignment,
@@ -359,7 +360,11 @@ def test_definition_that_would_end_the_session_is_rejected(
     registry = zookeeper_ensemble.registry()
     large = replace(definition(), detail="x" * DEFINITION_BYTES_MAX)
     registry.create_task(definition())
-    for call in (lambda: registry.create_task(large), lambda: registry.replace_task(large, 0)):
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: registry.create_task(large),
+        lambda: registry.replace_task(large, 0),
+    )
+    for call in calls:
         with pytest.raises(Rejected, match="shorter"):
             call()
     with pytest.raises(Rejected, match="shorter"):
@@ -447,6 +452,6 @@ def test_nodes_are_where_the_documents_say(zookeeper_ensemble: ZooKeeperUnderTes
         "leader_epoch",
         "namespace",
     ):
-        assert connection.call(lambda client, path=path: client.exists_async(f"{root}/{path}"))
+        assert connection.call(partial(KazooClient.exists_async, path=f"{root}/{path}"))
     raw, _ = connection.call(lambda client: client.get_async(f"{root}/namespace"))
     assert raw == b'{"buckets":8}'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from mars.protocol.ports import ApiKey, KeyId, Role
@@ -43,7 +44,11 @@ def test_every_change_of_a_key_is_told_to_all_who_watch(ensemble: Ensemble) -> N
     for registry, changes in zip((ours, theirs), told, strict=True):
         registry.watch(changes)
         changes.more_than(0)
-    for step in (lambda: ours.create(KEY), lambda: theirs.delete(KEY.id)):
+    steps: list[Callable[[], object]] = [
+        lambda: ours.create(KEY),
+        lambda: theirs.delete(KEY.id),
+    ]
+    for step in steps:
         seen = [changes.seen() for changes in told]
         assert step()
         for changes, count in zip(told, seen, strict=True):

@@ -7,7 +7,7 @@ Z looks, decides ────── stands still ──────────�
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from mars.adapters.memory.control import MemoryControlLog
 from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.sink import MemorySink
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
-from mars.core.types import MemberId, Topic
+from mars.core.types import Lane, MemberId, Topic
 from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
     Applied,
@@ -151,6 +151,10 @@ class World:
         assert found is not None
         return found
 
+    def starts(self) -> Mapping[Lane, int] | None:
+        """Where the current version begins."""
+        return self.definition.current.starts
+
     @property
     def head(self) -> Head:
         head = self.log.head([TASK])[TASK]
@@ -259,10 +263,10 @@ def test_rows_between_two_versions_belong_to_one_of_them(here: World, call: str)
 
     z.stand_still_before(call, meanwhile)
     z.look()
-    assert here.definition.current.starts is None
+    assert here.starts() is None
     led[0].look(3)
 
-    assert here.definition.current.starts == {LANE: 16}
+    assert here.starts() == {LANE: 16}
     assert (here.head.version, here.head.active) == (2, True)
     here.take(16, 20, version=2)
     assert here.control.read().tasks[TASK] == here.definition
@@ -288,7 +292,7 @@ def test_a_late_copy_does_not_replace_that_of_a_later_leader(here: World) -> Non
     z.stand_still_before("put_task", meanwhile)
     z.look()
 
-    assert here.definition.current.starts == {LANE: 16}
+    assert here.starts() == {LANE: 16}
     assert here.control.read().tasks[TASK] == here.definition
 
 
@@ -306,7 +310,7 @@ def test_a_version_begins_once_where_two_leaders_begin_it(here: World, call: str
     z.stand_still_before(call, meanwhile)
     z.look()
 
-    assert here.definition.current.starts == {LANE: 10}
+    assert here.starts() == {LANE: 10}
     assert (here.head.version, here.head.active, here.head.offsets) == (2, True, {LANE: 14})
     assert here.control.read().tasks[TASK] == here.definition
 
@@ -326,10 +330,10 @@ def test_a_leader_that_dies_after_the_stores_step_leaves_it_to_the_next(
     with pytest.raises(KeyboardInterrupt):
         z.look()
     assert (here.head.version, here.head.active) == (2, False)
-    assert here.definition.current.starts is None
+    assert here.starts() is None
     here.next_leader().look(3)
 
-    assert here.definition.current.starts == {LANE: 10}
+    assert here.starts() == {LANE: 10}
     assert here.head.active
 
 
@@ -356,7 +360,7 @@ def test_a_late_resume_lets_no_row_come_between_two_versions(here: World) -> Non
 
     assert (led_before, here.head.active) == (False, False)
     led[0].look(3)
-    assert here.definition.current.starts == here.head.offsets == {LANE: 10}
+    assert here.starts() == here.head.offsets == {LANE: 10}
 
 
 # -------------------------------------------------------------------------------- other actions

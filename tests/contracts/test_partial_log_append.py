@@ -11,7 +11,6 @@ from mars.core.types import Bucket, Lane, Mapped, Range, StoreEpoch, TaskName
 from mars.engine.codec.states import encode_states, states_bytes
 from mars.protocol.ports import (
     AppendOutcome,
-    Applied,
     Batch,
     Cut,
     IdleLease,
@@ -30,6 +29,7 @@ from tests.contracts.batches import (
     OTHER_LANE,
     OTHER_TASK,
     TASK,
+    applied,
     base,
     batch,
     born,
@@ -39,6 +39,7 @@ from tests.contracts.batches import (
     head_of,
     partial,
     start,
+    take_base,
 )
 from tests.contracts.redis_servers import Store
 
@@ -46,7 +47,7 @@ from tests.contracts.redis_servers import Store
 
 
 def test_first_batch_is_entry_one_and_moves_its_lane(log: PartialLog) -> None:
-    assert log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)) == applied(1)
     head = head_of(log)
     assert head.offsets == {LANE: 10, OTHER_LANE: 0}
     assert head.marks_ms == {LANE: 500}
@@ -65,19 +66,19 @@ def test_each_partial_is_read_back_as_it_was_sent(log: PartialLog) -> None:
 
 
 def test_batches_are_numbered_in_order_whatever_their_lane(log: PartialLog) -> None:
-    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
-    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == Applied(2)
-    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == applied(3)
     assert [entry.ranges[0].lane for entry in entries(log)] == [LANE, OTHER_LANE, LANE]
 
 
 def test_batch_of_several_lanes_moves_them_together(log: PartialLog) -> None:
-    assert log.append(TASK, EPOCH, 1, both_lanes(0, 10, 0, 4)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 10, 0, 4)) == applied(1)
     assert head_of(log).offsets == {LANE: 10, OTHER_LANE: 4}
 
 
 def test_batch_without_any_row_moves_its_lane_and_is_numbered(log: PartialLog) -> None:
-    assert log.append(TASK, EPOCH, 1, gap(0, 3)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, gap(0, 3)) == applied(1)
     head = head_of(log)
     assert head.offsets[LANE] == 3
     assert head.seq == 1
@@ -112,15 +113,15 @@ def test_states_count_for_what_they_are_uncompressed(log: PartialLog) -> None:
     assert 2 * plain < head_of(log).log_bytes < 2 * plain + 500
     assert log.put_base(TASK, EPOCH, born(log), Bucket(1), (merged,))
     assert 3 * plain < head_of(log).log_bytes < 3 * plain + 1_000
-    assert log.compact(TASK, EPOCH, born(log), Bucket(0), None)
+    assert take_base(log, Bucket(0))
     assert plain < head_of(log).log_bytes < plain + 500
 
 
 def test_offsets_of_years_of_traffic_stay_exact(store: Store) -> None:
     log, far = store.open(), 2**53 - 10
     log.initialise(TASK, EPOCH, start({LANE: far}))
-    assert log.append(TASK, EPOCH, 1, batch(far, far + 3)) == Applied(1)
-    assert log.append(TASK, EPOCH, 1, batch(far + 3, far + 9)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(far, far + 3)) == applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(far + 3, far + 9)) == applied(2)
     assert head_of(log).offsets == {LANE: far + 9}
 
 
@@ -189,11 +190,11 @@ def test_older_version_is_taken_up_to_the_bound_and_the_new_one_from_it(store: S
     log = store.open()
     log.initialise(TASK, EPOCH, start({LANE: 0}, version=2, bounds={1: {}, 2: {LANE: 20}}))
     assert refusal(store, log, 2, batch(0, 10)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == applied(1)
     assert refusal(store, log, 1, batch(10, 21)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == applied(2)
     assert refusal(store, log, 1, batch(20, 30)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 2, batch(20, 30)) == Applied(3)
+    assert log.append(TASK, EPOCH, 2, batch(20, 30)) == applied(3)
     assert [entry.version for entry in entries(log)] == [1, 1, 2]
 
 
@@ -201,7 +202,7 @@ def test_lane_without_a_bound_belongs_to_the_current_version(store: Store) -> No
     log = store.open()
     log.initialise(TASK, EPOCH, start(version=2, bounds={1: {}, 2: {LANE: 20}}))
     assert refusal(store, log, 1, batch(0, 10, lane=OTHER_LANE)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 2, batch(0, 10, lane=OTHER_LANE)) == Applied(1)
+    assert log.append(TASK, EPOCH, 2, batch(0, 10, lane=OTHER_LANE)) == applied(1)
 
 
 def test_rows_are_taken_as_those_of_their_own_version_alone(store: Store) -> None:
@@ -209,13 +210,13 @@ def test_rows_are_taken_as_those_of_their_own_version_alone(store: Store) -> Non
     log = store.open()
     bounds = {1: {LANE: 2}, 2: {LANE: 10}, 3: {LANE: 20}}
     log.initialise(TASK, EPOCH, start({LANE: 5}, version=3, bounds=bounds))
-    assert log.append(TASK, EPOCH, 1, batch(5, 10)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(5, 10)) == applied(1)
     assert refusal(store, log, 1, batch(10, 20)) == WrongVersion(3)
     assert refusal(store, log, 3, batch(10, 20)) == WrongVersion(3)
     assert refusal(store, log, 2, batch(10, 21)) == WrongVersion(3)
-    assert log.append(TASK, EPOCH, 2, batch(10, 20)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, batch(10, 20)) == applied(2)
     assert refusal(store, log, 2, batch(20, 30)) == WrongVersion(3)
-    assert log.append(TASK, EPOCH, 3, batch(20, 30)) == Applied(3)
+    assert log.append(TASK, EPOCH, 3, batch(20, 30)) == applied(3)
 
 
 def test_no_version_is_taken_below_where_it_begins_nor_one_that_the_task_does_not_have(
@@ -236,15 +237,15 @@ def test_lane_that_came_later_belongs_to_the_last_version_that_does_not_name_it(
     log.initialise(TASK, EPOCH, start({LANE: 0, OTHER_LANE: 0}, version=3, bounds=bounds))
     assert refusal(store, log, 1, batch(0, 50, lane=OTHER_LANE)) == WrongVersion(3)
     assert refusal(store, log, 2, batch(0, 51, lane=OTHER_LANE)) == WrongVersion(3)
-    assert log.append(TASK, EPOCH, 2, batch(0, 50, lane=OTHER_LANE)) == Applied(1)
-    assert log.append(TASK, EPOCH, 3, batch(50, 60, lane=OTHER_LANE)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, batch(0, 50, lane=OTHER_LANE)) == applied(1)
+    assert log.append(TASK, EPOCH, 3, batch(50, 60, lane=OTHER_LANE)) == applied(2)
 
 
 def test_range_of_another_version_refuses_the_whole_batch(store: Store) -> None:
     log = store.open()
     log.initialise(TASK, EPOCH, start(version=2, bounds={1: {}, 2: {LANE: 20, OTHER_LANE: 7}}))
     assert refusal(store, log, 1, both_lanes(0, 20, 0, 8)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 1, both_lanes(0, 20, 0, 7)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 20, 0, 7)) == applied(1)
 
 
 def test_version_that_is_not_current_yet_is_refused(store: Store, log: PartialLog) -> None:
@@ -255,19 +256,19 @@ def test_batch_that_straddles_cuts_gets_the_lowest_of_them(store: Store) -> None
     log = store.open()
     log.initialise(TASK, EPOCH, start({LANE: 0}, cuts={LANE: (100, 9, 20)}))
     assert refusal(store, log, 1, batch(0, 200)) == Cut(LANE, 9)
-    assert log.append(TASK, EPOCH, 1, batch(0, 9)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 9)) == applied(1)
     assert refusal(store, log, 1, batch(9, 101)) == Cut(LANE, 20)
-    assert log.append(TASK, EPOCH, 1, batch(9, 20)) == Applied(2)
-    assert log.append(TASK, EPOCH, 1, batch(20, 100)) == Applied(3)
-    assert log.append(TASK, EPOCH, 1, batch(100, 150)) == Applied(4)
+    assert log.append(TASK, EPOCH, 1, batch(9, 20)) == applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(20, 100)) == applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(100, 150)) == applied(4)
 
 
 def test_batch_that_goes_one_offset_beyond_a_cut_straddles_it(store: Store) -> None:
     log = store.open()
     log.initialise(TASK, EPOCH, start({LANE: 0}, cuts={LANE: (7,)}))
     assert refusal(store, log, 1, batch(0, 8)) == Cut(LANE, 7)
-    assert log.append(TASK, EPOCH, 1, batch(0, 7)) == Applied(1)
-    assert log.append(TASK, EPOCH, 1, batch(7, 8)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(0, 7)) == applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(7, 8)) == applied(2)
 
 
 def test_lanes_that_go_on_by_themselves_are_together_behind_all_of_their_cuts(
@@ -278,21 +279,21 @@ def test_lanes_that_go_on_by_themselves_are_together_behind_all_of_their_cuts(
     cuts = {LANE: (10, 20), OTHER_LANE: (5,)}
     assert log.initialise(TASK, EPOCH, start(cuts=cuts))
     assert refusal(store, log, 1, both_lanes(0, 4, 0, 5)) == Cut(LANE, 10)
-    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10)) == applied(1)
     assert refusal(store, log, 1, both_lanes(10, 20, 0, 5)) == Cut(LANE, 20)
-    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == applied(2)
     assert refusal(store, log, 1, both_lanes(20, 30, 0, 5)) == Cut(OTHER_LANE, 5)
-    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == Applied(3)
-    assert log.append(TASK, EPOCH, 1, both_lanes(20, 30, 5, 9)) == Applied(4)
+    assert log.append(TASK, EPOCH, 1, batch(0, 5, lane=OTHER_LANE)) == applied(3)
+    assert log.append(TASK, EPOCH, 1, both_lanes(20, 30, 5, 9)) == applied(4)
 
 
 def test_lanes_of_a_backfill_are_together_before_their_cuts(store: Store) -> None:
     """They go on in the same chunks again, so at each cut they lie on one side."""
     log = store.open()
     lanes = (Lane("0@b1"), Lane("1@b1"))
-    offsets, cuts = dict.fromkeys(lanes, 0), dict.fromkeys(lanes, (10,))
-    assert log.initialise(TASK, EPOCH, start(offsets=offsets, cuts=cuts))
-    assert log.append(TASK, EPOCH, 1, both_lanes(0, 5, 0, 5, lanes=lanes)) == Applied(1)
+    cuts: dict[Lane, tuple[int, ...]] = dict.fromkeys(lanes, (10,))
+    assert log.initialise(TASK, EPOCH, start(offsets=dict.fromkeys(lanes, 0), cuts=cuts))
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 5, 0, 5, lanes=lanes)) == applied(1)
     assert refusal(store, log, 1, both_lanes(5, 10, 5, 11, lanes=lanes)) == Cut(lanes[1], 10)
 
 
@@ -438,18 +439,18 @@ def test_batches_of_several_tasks_are_stored_together_each_by_itself(log: Partia
     ]
 
     assert log.append_together(sent) == [
-        Applied(1), Applied(1), NoTask(), Stale(LANE, 10), Applied(2), WrongEpoch(EPOCH)
+        applied(1), applied(1), NoTask(), Stale(LANE, 10), applied(2), WrongEpoch(EPOCH)
     ]  # fmt: skip
     assert (head_of(log).offsets[LANE], head_of(log).seq) == (20, 2)
     assert log.append_together([]) == []
-    assert log.append_together([Batch(TASK, EPOCH, 1, batch(20, 30))]) == [Applied(3)]
+    assert log.append_together([Batch(TASK, EPOCH, 1, batch(20, 30))]) == [applied(3)]
 
 
 def test_more_batches_than_fit_into_one_round_trip_are_stored_in_order(log: PartialLog) -> None:
     many = [Batch(TASK, EPOCH, 1, batch(10 * at, 10 * at + 10)) for at in range(130)]
-    assert log.append_together(many) == [Applied(at + 1) for at in range(130)]
+    assert log.append_together(many) == [applied(at + 1) for at in range(130)]
     large = [
         Batch(TASK, EPOCH, 1, batch(1300 + 10 * at, 1310 + 10 * at, size=100)) for at in range(3)
     ]
-    assert log.append_together(large) == [Applied(131 + at) for at in range(3)]
+    assert log.append_together(large) == [applied(131 + at) for at in range(3)]
     assert head_of(log).offsets[LANE] == 1330

@@ -17,6 +17,7 @@ from tests.contracts.batches import (
     LANE,
     OTHER_LANE,
     TASK,
+    applied,
     base,
     batch,
     born,
@@ -60,7 +61,7 @@ def test_full_log_refuses_a_lane_that_does_not_hold_the_watermark(store: Store) 
     log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100, size=1))
     assert refused(store, log, batch(1, 2, mark_ms=300, size=900))
     ahead = batch(1, 2, lane=OTHER_LANE, mark_ms=150, size=900)
-    assert log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, ahead) == applied(3)
 
 
 def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
@@ -71,10 +72,10 @@ def test_batch_that_just_fits_into_the_budget_is_taken(store: Store) -> None:
         return batch(1, 2, mark_ms=10, size=100)
 
     log = store.with_budget(10_000)
-    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, sized(log)) == applied(3)
     needed = head_of(log).log_bytes
     drop(log)
-    for budget, expected in ((needed, Applied(3)), (needed - 1, Backpressure())):
+    for budget, expected in ((needed, applied(3)), (needed - 1, Backpressure())):
         log = store.with_budget(budget)
         assert log.append(TASK, EPOCH, 1, sized(log)) == expected
         drop(log)
@@ -88,11 +89,11 @@ def test_holder_of_the_watermark_that_just_fits_into_two_budgets_is_taken(store:
         return batch(2, 3, mark_ms=10, size=501)
 
     log = store.with_budget(10_000)
-    assert log.append(TASK, EPOCH, 1, sized(log)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, sized(log)) == applied(3)
     needed = head_of(log).log_bytes
     drop(log)
     assert needed % 2 == 0
-    for budget, expected in ((needed // 2, Applied(3)), (needed // 2 - 1, Backpressure())):
+    for budget, expected in ((needed // 2, applied(3)), (needed // 2 - 1, Backpressure())):
         log = store.with_budget(budget)
         assert log.append(TASK, EPOCH, 1, sized(log)) == expected
         drop(log)
@@ -107,7 +108,7 @@ def test_log_stays_bounded_while_no_reducer_empties_it(store: Store) -> None:
     assert refused(store, log, batch(seq, seq + 1, mark_ms=500, size=100))
 
     log.trim(TASK, EPOCH, born(log), Bucket(0), [Sequence64(number + 1) for number in range(seq)])
-    assert log.append(TASK, EPOCH, 1, batch(seq, seq + 1, mark_ms=500)) == Applied(seq + 1)
+    assert log.append(TASK, EPOCH, 1, batch(seq, seq + 1, mark_ms=500)) == applied(seq + 1)
 
 
 def test_merging_makes_room_for_the_holder_again(store: Store) -> None:
@@ -116,7 +117,7 @@ def test_merging_makes_room_for_the_holder_again(store: Store) -> None:
         pass
     seq = head_of(log).seq
     log.compact(TASK, EPOCH, born(log), Bucket(0), base(seq))
-    assert log.append(TASK, EPOCH, 1, batch(seq * 10, seq * 10 + 10)) == Applied(seq + 1)
+    assert log.append(TASK, EPOCH, 1, batch(seq * 10, seq * 10 + 10)) == applied(seq + 1)
 
 
 def test_log_within_its_budget_takes_a_batch_of_the_holder_that_is_larger_than_two(
@@ -126,7 +127,7 @@ def test_log_within_its_budget_takes_a_batch_of_the_holder_that_is_larger_than_t
     log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100, size=1))
     assert refused(store, log, batch(1, 2, mark_ms=200, size=5 * BUDGET))
     huge = batch(0, 1, lane=OTHER_LANE, mark_ms=50, size=5 * BUDGET)
-    assert log.append(TASK, EPOCH, 1, huge) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, huge) == applied(2)
     assert refused(store, log, batch(1, 2, lane=OTHER_LANE, mark_ms=60, size=1))
 
 
@@ -135,38 +136,38 @@ def test_log_within_its_budget_takes_a_batch_of_the_holder_that_is_larger_than_t
 
 def test_lane_without_a_mark_holds_the_watermark_before_all_others(store: Store) -> None:
     log = begun(store)
-    assert fill(log, LANE, 100) == Applied(1)
+    assert fill(log, LANE, 100) == applied(1)
     assert refused(store, log, batch(1, 2, mark_ms=200))
-    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE)) == applied(2)
 
 
 def test_lanes_with_the_same_lowest_mark_all_hold_the_watermark(store: Store) -> None:
     log = begun(store)
     log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100))
-    assert fill(log, LANE, 100) == Applied(2)
-    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
-    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == Applied(4)
+    assert fill(log, LANE, 100) == applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE)) == applied(4)
 
 
 def test_idle_lane_does_not_hold_the_watermark_until_its_lease_expires(store: Store) -> None:
     log = begun(store)
     log.append(TASK, EPOCH, 1, batch(0, 1, mark_ms=100))
-    assert fill(log, OTHER_LANE, 50) == Applied(2)
+    assert fill(log, OTHER_LANE, 50) == applied(2)
     assert log.renew_idle([IdleLease(TASK, EPOCH, OTHER_LANE, 1, 1)]) == [True]
     assert refused(store, log, batch(1, 2, lane=OTHER_LANE))
-    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2)) == applied(3)
     store.let_leases_expire()
     assert refused(store, log, batch(2, 3))
-    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE, buckets=())) == Applied(4)
+    assert log.append(TASK, EPOCH, 1, batch(1, 2, lane=OTHER_LANE, buckets=())) == applied(4)
 
 
 def test_batch_of_several_lanes_is_admitted_where_each_holds_the_watermark(store: Store) -> None:
     """Rows of those that do not would fill the room that is left for those that do."""
     log = begun(store)
-    assert fill(log, LANE, 100) == Applied(1)
+    assert fill(log, LANE, 100) == applied(1)
     assert refused(store, log, both_lanes(1, 2, 0, 1))
-    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100)) == Applied(2)
-    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 1, 2)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, batch(0, 1, lane=OTHER_LANE, mark_ms=100)) == applied(2)
+    assert log.append(TASK, EPOCH, 1, both_lanes(1, 2, 1, 2)) == applied(3)
 
 
 def with_history(store: Store) -> PartialLog:
@@ -188,11 +189,11 @@ def test_unfinished_history_holds_the_watermark_and_finished_history_does_not(
     assert refused(store, log, live)
     marks = {HISTORY: 20, OTHER_HISTORY: 30}
     whole = both_lanes(0, 4, 0, 4, lanes=(HISTORY, OTHER_HISTORY), marks_ms=marks)
-    assert log.append(TASK, EPOCH, 1, whole) == Applied(4)
+    assert log.append(TASK, EPOCH, 1, whole) == applied(4)
     assert refused(store, log, live)
     rest = batch(4, 9, lane=OTHER_HISTORY, mark_ms=40, buckets=())
-    assert log.append(TASK, EPOCH, 1, rest) == Applied(5)
-    assert log.append(TASK, EPOCH, 1, live) == Applied(6)
+    assert log.append(TASK, EPOCH, 1, rest) == applied(5)
+    assert log.append(TASK, EPOCH, 1, live) == applied(6)
 
 
 def test_lanes_of_a_backfill_hold_the_watermark_together(store: Store) -> None:
@@ -201,4 +202,4 @@ def test_lanes_of_a_backfill_hold_the_watermark_together(store: Store) -> None:
     log.append(TASK, EPOCH, 1, batch(0, 1, lane=HISTORY, mark_ms=700, buckets=()))
     ahead = batch(1, 2, lane=HISTORY, mark_ms=710, size=BUDGET)
     assert refused(store, log, batch(1, 2, lane=Lane("f@b2"), size=BUDGET))
-    assert log.append(TASK, EPOCH, 1, ahead) == Applied(4)
+    assert log.append(TASK, EPOCH, 1, ahead) == applied(4)

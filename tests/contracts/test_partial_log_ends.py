@@ -6,7 +6,6 @@ import pytest
 
 from mars.core.types import Lane, StoreEpoch
 from mars.protocol.ports import (
-    Applied,
     Cut,
     PartialLog,
     Stale,
@@ -20,6 +19,7 @@ from tests.contracts.batches import (
     LEADER,
     OTHER_TASK,
     TASK,
+    applied,
     batch,
     begin,
     both_lanes,
@@ -141,7 +141,7 @@ def test_range_that_goes_beyond_its_lanes_end_is_cut_there(store: Store, first: 
 
 
 def test_live_lane_goes_on_where_its_history_ends(log: PartialLog) -> None:
-    assert log.append(TASK, EPOCH, 1, batch(100, 500)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(100, 500)) == applied(1)
 
 
 def test_lowest_of_cuts_and_end_is_told(store: Store) -> None:
@@ -149,7 +149,7 @@ def test_lowest_of_cuts_and_end_is_told(store: Store) -> None:
     cuts = {HISTORY: (30, 100), OTHER_HISTORY: (60,)}
     log.initialise(TASK, EPOCH, start(OFFSETS, ends=ENDS, cuts=cuts))
     assert log.append(TASK, EPOCH, 1, batch(0, 200, lane=HISTORY)) == Cut(HISTORY, 30)
-    assert log.append(TASK, EPOCH, 1, batch(0, 30, lane=HISTORY)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 30, lane=HISTORY)) == applied(1)
     assert log.append(TASK, EPOCH, 1, batch(30, 200, lane=HISTORY)) == Cut(HISTORY, 100)
     assert log.append(TASK, EPOCH, 1, batch(20, 61, lane=OTHER_HISTORY)) == Cut(OTHER_HISTORY, 60)
 
@@ -177,6 +177,6 @@ def test_version_bound_splits_a_backfill_like_any_lane(store: Store) -> None:
     bounds = {1: OFFSETS, 2: {LANE: 100, HISTORY: 50, OTHER_HISTORY: 40}}
     log.initialise(TASK, EPOCH, start(OFFSETS, ends=ENDS, version=2, bounds=bounds))
     assert log.append(TASK, EPOCH, 2, both_lanes(0, 50, 20, 40, lanes=LANES)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 1, both_lanes(0, 50, 20, 40, lanes=LANES)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, both_lanes(0, 50, 20, 40, lanes=LANES)) == applied(1)
     assert log.append(TASK, EPOCH, 1, both_lanes(50, 60, 40, 50, lanes=LANES)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 2, both_lanes(50, 60, 40, 50, lanes=LANES)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, both_lanes(50, 60, 40, 50, lanes=LANES)) == applied(2)

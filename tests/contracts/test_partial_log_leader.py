@@ -8,7 +8,6 @@ import pytest
 
 from mars.core.types import Bucket, Lane, LeaderEpoch, Sequence64, StoreEpoch, TaskName
 from mars.protocol.ports import (
-    Applied,
     Begun,
     IdleLease,
     NoTask,
@@ -27,6 +26,7 @@ from tests.contracts.batches import (
     OTHER_LANE,
     OTHER_TASK,
     TASK,
+    applied,
     base,
     batch,
     begin,
@@ -61,7 +61,7 @@ def test_new_life_leaves_nothing_of_the_one_before(store: Store, log: PartialLog
     assert store.dump() == after
     head = head_of(log)
     assert (head.seq, head.log_bytes, head.offsets) == (0, 0, {LANE: 4})
-    assert log.append(TASK, NEXT_EPOCH, 2, batch(4, 10)) == Applied(1)
+    assert log.append(TASK, NEXT_EPOCH, 2, batch(4, 10)) == applied(1)
 
 
 def test_two_lives_of_one_epoch_are_told_apart(store: Store, log: PartialLog) -> None:
@@ -133,7 +133,7 @@ def test_pause_keeps_everything_and_resume_goes_on(log: PartialLog) -> None:
     assert not head_of(log).active
     assert log.append(TASK, EPOCH, 1, batch(10, 20)) == TaskPaused()
     assert log.set_active(TASK, EPOCH, LEADER, active=True)
-    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, batch(10, 20)) == applied(2)
 
 
 def test_resume_clears_the_idle_leases_and_a_pause_does_not(log: PartialLog) -> None:
@@ -167,7 +167,7 @@ def test_from_where_a_version_begins_rows_are_its_own_whoever_sends_them(log: Pa
     begin(log, 2)
     log.set_active(TASK, EPOCH, LEADER, active=True)
     assert log.append(TASK, EPOCH, 1, batch(10, 15)) == WrongVersion(2)
-    assert log.append(TASK, EPOCH, 2, batch(10, 15)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, batch(10, 15)) == applied(2)
 
 
 def test_version_that_has_begun_answers_the_same_again_and_stops_nothing(
@@ -220,7 +220,7 @@ def test_version_numbers_are_compared_as_numbers(log: PartialLog) -> None:
     assert head_of(log).version == 11
     log.set_active(TASK, EPOCH, LEADER, active=True)
     assert log.append(TASK, EPOCH, 9, batch(0, 5)) == WrongVersion(11)
-    assert log.append(TASK, EPOCH, 11, batch(0, 5)) == Applied(1)
+    assert log.append(TASK, EPOCH, 11, batch(0, 5)) == applied(1)
 
 
 # ----------------------------------------------------------------------- a leader of before
@@ -307,7 +307,7 @@ def test_added_lanes_begin_where_they_are_told_and_old_ones_stay(log: PartialLog
     assert log.append(TASK, EPOCH, 1, gap(0, 5, lane=fresh)) == Stale(fresh, -1)
     assert log.add_lanes(TASK, EPOCH, LEADER, {LANE: 0, fresh: 0, Lane("3@b1"): 40})
     assert head_of(log).offsets == {LANE: 10, OTHER_LANE: 0, fresh: 0, Lane("3@b1"): 40}
-    assert log.append(TASK, EPOCH, 1, gap(0, 5, lane=fresh)) == Applied(2)
+    assert log.append(TASK, EPOCH, 1, gap(0, 5, lane=fresh)) == applied(2)
 
 
 def test_lanes_of_another_epoch_are_refused(store: Store, log: PartialLog) -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from mars.adapters.redis.keys import TaskKeys
 from mars.core.types import Mark, StoreEpoch
-from mars.protocol.ports import Applied, PartialLog, WrongEpoch
+from mars.protocol.ports import PartialLog, WrongEpoch
 from tests.contracts.batches import (
     EPOCH,
     LANE,
     OTHER_LANE,
     TASK,
+    applied,
     batch,
     begin,
     both_lanes,
@@ -31,7 +32,7 @@ NEXT_EPOCH = StoreEpoch(EPOCH + 1)
 
 def test_mark_is_taken_when_its_rows_are(log: PartialLog) -> None:
     before_ms = head_of(log).now_ms
-    assert log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, batch(0, 10, mark_ms=500)) == applied(1)
     head = head_of(log)
     assert head.taken_ms.keys() == {LANE}
     assert before_ms <= head.taken_ms[LANE] <= head.now_ms

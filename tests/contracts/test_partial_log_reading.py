@@ -27,6 +27,7 @@ from tests.contracts.batches import (
     head_of,
     server_of,
     start,
+    take_base,
 )
 from tests.contracts.redis_servers import Store
 
@@ -362,11 +363,11 @@ def test_log_bytes_are_those_of_base_and_entries(log: PartialLog) -> None:
         log.append(TASK, EPOCH, 1, batch(number * 10, number * 10 + 10))
     log.compact(TASK, EPOCH, born(log), BUCKET, base(3))
     with_base = head_of(log).log_bytes
-    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
+    assert take_base(log, BUCKET)
     assert head_of(log).log_bytes == one_entry
     assert with_base > one_entry
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).base is None
-    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
+    assert take_base(log, BUCKET)
     assert head_of(log).log_bytes == one_entry
 
 
@@ -376,7 +377,7 @@ def test_compaction_of_another_epoch_is_refused(store: Store, log: PartialLog) -
     before = store.dump()
     for epoch in (StoreEpoch(EPOCH - 1), StoreEpoch(EPOCH + 1)):
         assert not log.compact(TASK, epoch, born(log), BUCKET, base(2))
-        assert not log.compact(TASK, epoch, born(log), BUCKET, None)
+        assert not take_base(log, BUCKET, epoch)
     assert not log.compact(OTHER_TASK, EPOCH, born(log), BUCKET, base(2))
     assert store.dump() == before
 
@@ -427,7 +428,7 @@ def test_bases_of_older_versions_go_with_the_next_base(log: PartialLog) -> None:
     assert (found.base, found.older) == (base(2), ())
 
     log.compact(TASK, EPOCH, born(log), BUCKET, base(2), (replace(base(2), version=0),))
-    assert log.compact(TASK, EPOCH, born(log), BUCKET, None)
+    assert take_base(log, BUCKET)
     assert log.read(TASK, BUCKET, NOTHING_YET, ALL).older == ()
     assert head_of(log).log_bytes == 0
 

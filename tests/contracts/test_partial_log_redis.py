@@ -6,6 +6,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from tests.contracts.batches import (
     OTHER_LANE,
     OTHER_TASK,
     TASK,
+    applied,
     base,
     batch,
     begin,
@@ -111,7 +113,8 @@ def error_classes() -> list[type[Exception]]:
 
 def test_every_error_of_the_client_has_a_sentence() -> None:
     assert len(error_classes()) > 20
-    for kind in [*error_classes(), OSError, ConnectionResetError, BrokenPipeError, TimeoutError]:
+    plain: list[type[Exception]] = [OSError, ConnectionResetError, BrokenPipeError, TimeoutError]
+    for kind in [*error_classes(), *plain]:
         error = unavailable(kind.__new__(kind))
         assert error.service == "redis"
         assert len(error.detail) > 20
@@ -160,7 +163,7 @@ def test_call_that_timed_out_is_never_repeated_by_the_client(
         hasty_log.append(TASK, EPOCH, 1, batch(10, 20))
     own_server.resume()
     # It may have taken effect, once; the compare-and-set tells.
-    assert own_log.append(TASK, EPOCH, 1, batch(10, 20)) in (Applied(2), Stale(LANE, 20))
+    assert own_log.append(TASK, EPOCH, 1, batch(10, 20)) in (applied(2), Stale(LANE, 20))
     assert [entry.seq for entry in entries(own_log)] == [1, 2]
 
 
@@ -219,12 +222,12 @@ def test_server_without_memory_takes_rows_of_the_watermark_holder_only(
     assert own_log.append(TASK, EPOCH, 1, batch(10, 20, mark_ms=200)) == Backpressure()
     assert own_log.append(TASK, EPOCH, 1, batch(0, 20)) == Stale(LANE, 10)
     ahead = batch(10, 20, lane=OTHER_LANE, mark_ms=150)
-    assert own_log.append(TASK, EPOCH, 1, ahead) == Applied(3)
+    assert own_log.append(TASK, EPOCH, 1, ahead) == applied(3)
     both = [
         Batch(TASK, EPOCH, 1, batch(10, 20, mark_ms=200)),
         Batch(TASK, EPOCH, 1, batch(20, 30, mark_ms=300)),
     ]
-    assert own_log.append_together(both) == [Applied(4), Backpressure()]
+    assert own_log.append_together(both) == [applied(4), Backpressure()]
     admin.close()
 
 
@@ -261,7 +264,7 @@ def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
     for number in range(3):
         redis_store.client.script_flush()
         sent = batch(number * 10, number * 10 + 10)
-        assert redis_log.append(TASK, EPOCH, 1, sent) == Applied(number + 1)
+        assert redis_log.append(TASK, EPOCH, 1, sent) == applied(number + 1)
     redis_store.client.script_flush()
     head = redis_log.head([TASK, OTHER_TASK])[TASK]
     assert head is not None
@@ -271,7 +274,7 @@ def test_scripts_that_the_server_forgot_are_sent_again_and_run_once(
     assert redis_log.renew_idle(leases) == [True, True]
     redis_store.client.script_flush()
     sent_together = [Batch(TASK, EPOCH, 1, batch(at, at + 10)) for at in (30, 40, 50)]
-    assert redis_log.append_together(sent_together) == [Applied(4), Applied(5), Applied(6)]
+    assert redis_log.append_together(sent_together) == [applied(4), applied(5), applied(6)]
 
 
 @pytest.mark.integration
@@ -287,7 +290,7 @@ def test_a_task_whose_keys_are_broken_does_not_keep_the_batches_of_others_away(
     broken, whole = redis_log.append_together(sent)
 
     assert isinstance(broken, Unavailable)
-    assert whole == Applied(1)
+    assert whole == applied(1)
 
 
 @pytest.mark.integration
@@ -452,7 +455,7 @@ def test_two_mappers_that_race_for_a_lane_never_both_get_an_offset(
 ) -> None:
     rounds = 100
     logs = [redis_log, redis_store.open()]
-    applied: list[list[int]] = [[], []]
+    taken: list[list[int]] = [[], []]
     barrier = threading.Barrier(2)
 
     def run(mapper: int) -> None:
@@ -461,13 +464,13 @@ def test_two_mappers_that_race_for_a_lane_never_both_get_an_offset(
         while offset < rounds:
             match logs[mapper].append(TASK, EPOCH, 1, batch(offset, offset + 1)):
                 case Applied():
-                    applied[mapper].append(offset)
+                    taken[mapper].append(offset)
                     offset += 1
                 case Stale(_, current):
                     offset = current
 
     run_together(lambda: run(0), lambda: run(1))
-    assert sorted(applied[0] + applied[1]) == list(range(rounds))
+    assert sorted(taken[0] + taken[1]) == list(range(rounds))
     assert [entry.ranges[0].first for entry in entries(redis_log)] == list(range(rounds))
     assert [entry.seq for entry in entries(redis_log)] == list(range(1, rounds + 1))
 
@@ -499,7 +502,7 @@ def test_compaction_beside_appends_keeps_the_count_of_bytes_right(
 
     def reduce_() -> None:
         for seq in range(10, rounds, 10):
-            eventually(lambda upto=seq: len(entries(reducer, after=upto - 1, upto=upto)) == 1)
+            eventually(partial(entries, reducer, after=seq - 1, upto=seq))
             reducer.compact(TASK, EPOCH, born(reducer), Bucket(0), base(seq))
 
     run_together(map_, reduce_)
@@ -582,7 +585,7 @@ def test_doorbell_is_heard_again_after_a_restart_and_never_raises(
     def heard() -> bool:
         offset = next(offsets)
         own_log.append(TASK, EPOCH, 1, batch(offset, offset + 1))
-        return own_log.wait(0.05)
+        return bool(own_log.wait(0.05))
 
     assert eventually(heard)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from mars.core.types import NOT_KNOWN
-from mars.protocol.ports import Applied, Begun, PartialLog, Stale
+from mars.protocol.ports import Begun, PartialLog, Stale
 from tests.contracts.batches import (
     EPOCH,
     LANE,
     LEADER,
     OTHER_LANE,
     TASK,
+    applied,
     batch,
     begin,
     counted,
@@ -28,9 +29,9 @@ def begun(store: Store, **said: object) -> PartialLog:
 
 def test_rows_go_on_with_the_offset_of_their_lane(log: PartialLog) -> None:
     sent = counted(0, 10, 0, 7)
-    assert log.append(TASK, EPOCH, 1, sent) == Applied(1)
-    assert log.append(TASK, EPOCH, 1, counted(0, 4, 0, 4, OTHER_LANE)) == Applied(2)
-    assert log.append(TASK, EPOCH, 1, counted(10, 20, 7, 7)) == Applied(3)
+    assert log.append(TASK, EPOCH, 1, sent) == applied(1)
+    assert log.append(TASK, EPOCH, 1, counted(0, 4, 0, 4, OTHER_LANE)) == applied(2)
+    assert log.append(TASK, EPOCH, 1, counted(10, 20, 7, 7)) == applied(3)
 
     assert head_of(log).rows == {LANE: 7, OTHER_LANE: 4}
     assert entries(log)[0].partial == sent.partials[0]
@@ -60,7 +61,7 @@ def test_a_life_begins_with_what_records_say(store: Store) -> None:
     head = head_of(log)
     assert head.rows == {LANE: 12}
     assert head.numbers == numbers
-    assert log.append(TASK, EPOCH, 1, counted(30, 40, 12, 17)) == Applied(1)
+    assert log.append(TASK, EPOCH, 1, counted(30, 40, 12, 17)) == applied(1)
 
 
 def test_behind_rows_that_are_gone_a_record_knows_how_many_there_were(store: Store) -> None:
@@ -89,7 +90,7 @@ def test_a_version_begins_with_no_row_and_says_what_the_one_before_had(log: Part
     assert begin(log, 2) == first
     log.set_active(TASK, EPOCH, LEADER, active=True)
     assert log.append(TASK, EPOCH, 2, counted(10, 20, 7, 9)) == Stale(LANE, 10, 0)
-    assert log.append(TASK, EPOCH, 2, counted(10, 20, 0, 5)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, counted(10, 20, 0, 5)) == applied(2)
     assert begin(log, 2) == first
 
 
@@ -99,5 +100,5 @@ def test_rows_are_counted_anew_where_a_version_begins_in_a_new_life(store: Store
 
     log.append(TASK, EPOCH, 1, counted(0, 20, 0, 9))
     assert head_of(log).rows.get(LANE, 0) == 0
-    assert log.append(TASK, EPOCH, 2, counted(20, 30, 0, 5)) == Applied(2)
+    assert log.append(TASK, EPOCH, 2, counted(20, 30, 0, 5)) == applied(2)
     assert head_of(log).rows == {LANE: 5}

@@ -7,12 +7,13 @@ import pytest
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.core.errors import Unavailable
 from mars.core.types import StoreEpoch
-from mars.protocol.ports import Applied, NoTask, Stale
+from mars.protocol.ports import NoTask, Stale
 from tests.contracts.batches import (
     EPOCH,
     LANE,
     LEADER,
     TASK,
+    applied,
     batch,
     start,
 )
@@ -29,7 +30,7 @@ def test_failure_before_the_effect_leaves_nothing_behind(twin: MemoryPartialLog)
     twin.fail_next("append")
     with pytest.raises(Unavailable):
         twin.append(TASK, EPOCH, 1, batch(0, 10))
-    assert twin.append(TASK, EPOCH, 1, batch(0, 10)) == Applied(1)
+    assert twin.append(TASK, EPOCH, 1, batch(0, 10)) == applied(1)
 
 
 def test_failure_after_the_effect_hides_only_the_answer(twin: MemoryPartialLog) -> None:
@@ -88,4 +89,4 @@ def test_restore_silently_goes_back(twin: MemoryPartialLog) -> None:
     for _ in range(2):
         twin.restore(once)
         assert twin.identity().sealed_epoch == EPOCH
-        assert twin.append(TASK, EPOCH, 1, batch(10, 30)) == Applied(2)
+        assert twin.append(TASK, EPOCH, 1, batch(10, 30)) == applied(2)

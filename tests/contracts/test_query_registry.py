@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from mars.core.definitions import FileHistory, HistoryFile
@@ -107,7 +108,7 @@ def test_every_change_of_a_query_is_told_to_all_who_watch(ensemble: Ensemble) ->
         registry.watch(changes)
         changes.more_than(0)
     other = QueryId("q-2")
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: ours.create(record()),
         lambda: theirs.create(record(other)),
         lambda: ours.replace(record(), version_of(ours)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -200,7 +201,7 @@ def test_every_change_of_a_task_is_told_to_all_who_watch(ensemble: Ensemble) -> 
         registry.watch_tasks(changes)
         changes.more_than(0)
 
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: ours.create_task(definition()),
         lambda: ours.create_task(definition("other")),
         lambda: ours.replace_task(definition(state=TaskState.PAUSED), version_of(ours)),
@@ -216,13 +217,14 @@ def test_every_change_of_a_task_is_told_to_all_who_watch(ensemble: Ensemble) -> 
 def test_change_is_readable_by_the_time_it_is_told(ensemble: Ensemble) -> None:
     ours, theirs = ensemble.registry(), ensemble.registry()
     states: list[TaskState | None] = []
+    changes = Changes()
 
     def read() -> None:
         found = theirs.task(TaskName("by_sip"))
         states.append(None if found is None else found[0].state)
+        changes()
 
-    changes = Changes()
-    theirs.watch_tasks(lambda: (read(), changes()))
+    theirs.watch_tasks(read)
     changes.more_than(0)
     for state in (TaskState.RUNNING, TaskState.PAUSED, TaskState.RUNNING, TaskState.DELETED):
         seen = changes.seen()

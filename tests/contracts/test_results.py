@@ -177,9 +177,15 @@ def test_windows_that_are_whole_are_told_by_the_numbers_before_them(cluster: Clu
     topic = cluster.topic(2)
     write_numbers(cluster, topic, 10, range(5))
     found = tail_of(cluster).recent(topic, TASK, 35, None)
-    assert (found.cut, found.first_whole_numbers()) == ({0}, {(3, 0): 5 - 1, (3, 1): 5 - 1})
+    assert (found.cut, found.first_whole_numbers()) == (
+        frozenset({0}),
+        {(3, 0): 5 - 1, (3, 1): 5 - 1},
+    )
     everything = tail_of(cluster).recent(topic, TASK, 100, None)
-    assert (everything.cut, everything.first_whole_numbers()) == (set(), {(3, 0): 0, (3, 1): 0})
+    assert (everything.cut, everything.first_whole_numbers()) == (
+        frozenset(),
+        {(3, 0): 0, (3, 1): 0},
+    )
 
 
 def test_of_windows_that_begin_together_the_end_says_which(cluster: Cluster) -> None:

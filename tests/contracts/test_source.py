@@ -86,7 +86,12 @@ def test_a_member_is_assigned_anew_what_it_has_read_without_keys(cluster: Cluste
     cluster.append(topic, 0, [b"b"], key=b"l")
     reading.reader.want_keys((topic,))
     told: list[SourceEvent] = []
-    eventually(lambda: told.extend(reading.reader.poll(100, 0.1)) or bool(told))
+
+    def heard() -> bool:
+        told.extend(reading.reader.poll(100, 0.1))
+        return bool(told)
+
+    eventually(heard)
     rebalances = [one for one in told if isinstance(one, Assigned | Revoked)]
     assert rebalances == [Revoked(((topic, 0),)), Assigned(((topic, 0),))]
     assert not any(isinstance(one, Fetched) and one.topic == topic for one in told)

@@ -75,11 +75,11 @@ def test_a_client_at_the_end_of_its_partitions_is_left_in_peace(
 ) -> None:
     topic = kafka_cluster.topic(1)
     kafka_cluster.append(topic, 0, ROWS[:5])
-    reading = Reading(kafka_cluster.alone())
+    reader = kafka_cluster.alone()
+    reading = Reading(reader)
     reading.seek(topic, 0, 0)
     reading.until_end(topic)  # on a busy machine later than a client counts as deaf below
     monkeypatch.setattr(deafness, "DEAF_S", 0.05)
-    reader = reading.reader
     monkeypatch.setattr(reader, "_deafness", deafness.Deafness(reader._admin))
 
     for _look in range(10):
@@ -94,10 +94,10 @@ def test_whoever_waits_for_rows_does_not_ask_for_them_again_and_again(
     asked = 0
 
     class Counted(Consumer):
-        def consume(self, messages: int, timeout: float) -> list[Message]:
+        def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Message]:
             nonlocal asked
             asked += 1
-            return super().consume(messages, timeout)
+            return super().consume(num_messages, timeout)
 
     monkeypatch.setattr(source, "Consumer", Counted)
     topic = kafka_cluster.topic(1)

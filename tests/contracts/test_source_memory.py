@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -36,16 +37,24 @@ def _memory() -> int:
     return memory_mib(os.getpid())[0]
 
 
+def _takes_more_than(mib: int) -> bool:
+    return _memory() > mib
+
+
+def _is_idle_below(mib: int, reader: KafkaReader) -> bool:
+    return not reader.poll(1, 0.0) and _memory() < mib
+
+
 def _dropped_while_unpacking(reader: KafkaReader, topic: Topic) -> int:
     """Memory in MiB before; where the drop came too late, it is done again."""
     for _ in range(SEEKS_MAX):
         before = _memory()
         reader.seek(topic, 0, 0)
-        eventually(lambda before=before: _memory() > before + BEGUN_MIB)
+        eventually(partial(_takes_more_than, before + BEGUN_MIB))
         reader.drop(topic, 0)
         if _memory() < before + UNPACKED_MIB - BEGUN_MIB:
             return before
-        eventually(lambda before=before: not reader.poll(1, 0.0) and _memory() < before + BEGUN_MIB)
+        eventually(partial(_is_idle_below, before + BEGUN_MIB, reader))
     pytest.fail("it was never caught unpacking")
 
 

@@ -44,7 +44,9 @@ def rows(*seconds: int) -> list[bytes | None]:
 
 def read(cluster: Cluster, plan: Plan, part: Range) -> tuple[int, list[Range], list[Range]]:
     """How many rows were counted, the ranges that were read, and those that are gone."""
-    counted, ranges, gone = 0, [], []
+    counted = 0
+    ranges: list[Range] = []
+    gone: list[Range] = []
     for batch in again(cluster).read(plan, BUCKETS, part):
         if isinstance(batch, Range):
             gone.append(batch)

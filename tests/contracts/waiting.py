@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import pytest
 
@@ -23,7 +23,9 @@ READY_WITHIN_S = 30.0
 Answer = TypeVar("Answer")
 
 
-def eventually(condition: Callable[[], Answer], within_s: float = WITHIN_S) -> Answer:
+def eventually(
+    condition: Callable[[], Answer | Literal[False] | None], within_s: float = WITHIN_S
+) -> Answer:
     """The first true answer of `condition`; fails where there is none in time."""
     deadline = time.monotonic() + within_s
     while not (answer := condition()):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported, but not marked so
+from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     NewTopic,

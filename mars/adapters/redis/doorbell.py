@@ -81,7 +81,7 @@ class Doorbell:
             self._heard[channel] = self._pubsubs[client]
             self._heard[channel].ssubscribe(channel)
         for channel in self._heard.keys() - self._wanted.keys():
-            self._heard.pop(channel).sunsubscribe(channel)  # type: ignore[no-untyped-call]
+            self._heard.pop(channel).sunsubscribe(channel)
             self._left.add(channel)
         return bool(self._heard)
 

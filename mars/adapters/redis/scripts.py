@@ -134,4 +134,4 @@ def _call(script: str, keys: Sequence[str], arguments: Sequence[Argument]) -> tu
 
 
 def _execute(client: redis.Redis, *parts: Argument) -> Any:
-    return client.execute_command(*parts)  # type: ignore[no-untyped-call]
+    return client.execute_command(*parts)
