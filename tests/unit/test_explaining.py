@@ -114,7 +114,7 @@ def evidence_with(**changes: object) -> Evidence:
         reducers=1,
         logged=(LoggedRows(1, Bucket(0), {0: 5}), LoggedRows(1, Bucket(1), {0: 2})),
     )
-    return replace(whole, **changes)
+    return replace(whole, **changes)  # type: ignore[arg-type]
 
 
 def nothing_open(**changes: object) -> Evidence:
@@ -568,8 +568,9 @@ def test_a_withheld_result_is_no_example_of_a_bad_row() -> None:
 
 def test_messages_that_cannot_be_unpacked_are_named_before_other_bad_rows() -> None:
     read = (progress_of(0, read=9, bad=3),)
-    place = {"first": 40, "next": 41, "partition": 0}
-    undecodable = replace(WRONG_TYPE, reason="undecodable", detail=NOT_UNPACKED, **place)
+    undecodable = replace(
+        WRONG_TYPE, reason="undecodable", detail=NOT_UNPACKED, first=40, next=41, partition=0
+    )
     said = words(nothing_open(progress=read, dead=(WRONG_TYPE, undecodable)))
     assert f"3 bad (for example {NOT_UNPACKED}: partition 0, offset 40)" in said
 

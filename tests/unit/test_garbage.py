@@ -20,6 +20,7 @@ from tests.unit.machines.reducing_rows import (
     make_frontier,
     make_plan,
     message,
+    panes_of,
 )
 
 ROUNDS = 5
@@ -50,7 +51,7 @@ def one_round(folding: Folding, number: int) -> None:
         folding.absorb(Entry(Sequence64(number + 1), plan.version, ranges, partial))
     watermark_ms = 10_000 * number
     folding.state.close(folding.state.due(watermark_ms))
-    closed_ms = folding.state.closed_by(watermark_ms)
+    closed_ms = panes_of(folding).closed_by(watermark_ms)
     folding.committed(make_frontier({P0: first + 10}, closed_ms), folding.ledger(closed_ms))
 
 

@@ -144,7 +144,7 @@ plain_text = st.text(st.characters(codec="utf-8"), max_size=20)
 def test_toml_holds_any_text(
     tmp_path_factory: pytest.TempPathFactory, password: str, key: str
 ) -> None:
-    extra = {key: password, "n": 1, "f": 0.5, "b": True}
+    extra: dict[str, str | int | float | bool] = {key: password, "n": 1, "f": 0.5, "b": True}
     settings = Settings(kafka=KafkaSettings(sasl_password=password, extra=extra))
     path = write(tmp_path_factory.mktemp("toml"), to_toml(settings))
     assert load(path, {}).kafka == settings.kafka

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from api import aside
-from api.aside import LISTING, MIB, Aside, Failure, ListedAside, Work, failure_of
+from api.aside import LISTING, Aside, Failure, ListedAside, Work, failure_of
 from api.http.errors import status_of
 from mars.core.errors import MarsError, Rejected, SqlError, TooMany, Unavailable
 from mars.core.plan import Field, FieldType, Format, Stream
-from mars.core.settings import BulkSettings, Settings
+from mars.core.settings import MIB, BulkSettings, Settings
 from mars.core.types import StreamName
 
 S = Stream(StreamName("s"), "topic", Format.JSON, (Field("at", FieldType.TIMESTAMP_MS),), "at")
@@ -52,16 +52,19 @@ def test_outside_of_the_roots_no_process_is_started(
 
 
 @pytest.mark.parametrize(
-    ("limits", "told"),
+    ("limited", "told"),
     [
-        ({"memory_bytes": 48 * MIB}, "takes more than 48 MiB of memory: name a folder"),
-        ({"time_s": 0.001}, "takes more than 0.001 s: name a folder"),
+        (
+            replace(LISTING, memory_bytes=48 * MIB),
+            "takes more than 48 MiB of memory: name a folder",
+        ),
+        (replace(LISTING, time_s=0.001), "takes more than 0.001 s: name a folder"),
     ],
 )
-def test_memory_and_time_are_bounded(tmp_path: Path, limits: dict[str, float], told: str) -> None:
+def test_memory_and_time_are_bounded(tmp_path: Path, limited: Work, told: str) -> None:
     (tmp_path / "a.csv").write_bytes(b"x")
     with pytest.raises(Rejected, match=told):
-        ask(listed(tmp_path, replace(LISTING, **limits)), tmp_path)
+        ask(listed(tmp_path, limited), tmp_path)
 
 
 def test_the_limit_of_memory_is_the_kernels() -> None:

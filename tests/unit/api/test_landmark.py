@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import TaskState, decode_definition, encode_definition
-from mars.core.types import Topic
+from mars.core.types import TaskName, Topic
 from tests.unit.api.emitting import LANE, ask, emit
 from tests.unit.api.twins import BUCKETS, World, problem
 
@@ -63,7 +63,7 @@ def test_a_landmark_without_a_time_is_when_the_task_was_registered_for_ever(worl
 
     world.now_ms += 10 * STEP_MS
     again = decode_definition(encode_definition(definition)).current
-    plan = world.services.compiler.against("by_sip", again, again.stream)
+    plan = world.services.compiler.against(TaskName("by_sip"), again, again.stream)
     assert plan.window.begins_ms == BEGUN_MS
     shown = world.http.get("/v1/tasks/by_sip").json()["plan"]["window"]
     assert shown["landmark_ms"] == BEGUN_MS

@@ -130,17 +130,14 @@ def test_record_times_in_seconds_are_told_where_they_are_the_event_times(world: 
     assert any(note.startswith(told) for note in ask(world)["notes"])
 
 
-RICH = {
-    "fields": {"bytes": "int64", "who": {"type": "string", "from": "$key"}},
-    "event_time": "$timestamp",
-}
+RICH = {"bytes": "int64", "who": {"type": "string", "from": "$key"}}
 BY_WHO = "SELECT who, count(*), sum(bytes) FROM flows GROUP BY who WINDOWING 10 s"
 
 
 def test_fields_of_records_are_read_from_the_topic_and_are_not_in_rows_of_the_request(
     world: World,
 ) -> None:
-    assert world.declare(**RICH).status_code == 200
+    assert world.declare(fields=RICH, event_time="$timestamp").status_code == 200
     for key in (b"a", b"b", b"a"):
         at = world.now_ms - 500
         world.broker.append(Topic("flows"), 0, b'{"bytes":1}', key=key, timestamp_ms=at)

@@ -10,7 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from mars.core.types import MemberId, RowCounts
+from mars.core.types import MemberId, RowCounts, Topic
 from mars.protocol.ports import (
     Answer,
     MemberInfo,
@@ -265,6 +265,6 @@ def test_there_are_no_rows_before_a_query_is_done(world: World) -> None:
 def test_rows_that_kafka_has_deleted_answer_404(world: World) -> None:
     query = asked(world)["id"]
     finish(world, query)
-    world.broker.partition("mars.queries", 0).truncate(2)
+    world.broker.partition(Topic("mars.queries"), 0).truncate(2)
     detail = problem(world.http.get(f"/v1/queries/{query}/rows"), 404)["detail"]
     assert "run it again" in detail

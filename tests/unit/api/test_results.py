@@ -346,7 +346,7 @@ def test_stream_goes_on_behind_the_last_event_that_a_client_saw(
 def test_id_that_is_none_of_ours_is_refused(finished: World, last_event_id: str) -> None:
     answer = finished.http.get(
         "/v1/tasks/by_sip/results",
-        headers={"Accept": "text/event-stream", "Last-Event-ID": last_event_id.encode("utf-8")},
+        headers={b"Accept": b"text/event-stream", b"Last-Event-ID": last_event_id.encode("utf-8")},
     )
     assert "Last-Event-ID" in problem(answer, 422)["detail"]
     assert finished.kafka.followers == []

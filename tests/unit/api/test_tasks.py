@@ -359,9 +359,12 @@ def test_change_of_a_paused_task_says_that_it_waits_to_be_resumed(world: World) 
     assert "resume it, then try again" in problem(change(world, BY_SIP), 409)["detail"]
 
 
-def finish_version_1(world: World, *, buckets: int = BUCKETS, **rows: int) -> None:
+def finish_version_1(
+    world: World, *, buckets: int = BUCKETS, rows: int = 0, emitted: int = 0
+) -> None:
+    merged = {live_lane(0): 10, live_lane(1): 10}
     for bucket in range(buckets):
-        world.commit(bucket, merged={live_lane(0): 10, live_lane(1): 10}, **rows)
+        world.commit(bucket, merged=merged, read=rows, counted=rows, emitted=emitted)
 
 
 def changed_twice(world: World) -> list[int]:
@@ -380,12 +383,12 @@ def two_versions(world: World) -> World:
 
 
 def test_version_that_is_emitted_to_its_end_is_left_out(two_versions: World) -> None:
-    finish_version_1(two_versions, read=5, counted=5, emitted=5)
+    finish_version_1(two_versions, rows=5, emitted=5)
     assert changed_twice(two_versions) == [2, 3]
 
 
 def test_version_with_open_rows_stays(two_versions: World) -> None:
-    finish_version_1(two_versions, read=5, counted=5, emitted=4)
+    finish_version_1(two_versions, rows=5, emitted=4)
     assert changed_twice(two_versions) == [1, 2, 3]
 
 
@@ -393,7 +396,7 @@ def test_version_between_others_stays_for_the_sake_of_the_one_before_it(
     two_versions: World,
 ) -> None:
     """Where it begins is where that one ends, whose open rows may have to be read again."""
-    finish_version_1(two_versions, read=5, counted=5, emitted=4)
+    finish_version_1(two_versions, rows=5, emitted=4)
     assert changed_twice(two_versions) == [1, 2, 3]
     two_versions.begin_newest(starts={live_lane(0): 20, live_lane(1): 18})
     for bucket in range(BUCKETS):
@@ -431,7 +434,7 @@ def test_each_version_says_whether_it_takes_rows_or_closes_its_windows(
         return [version["state"] for version in found]
 
     assert states() == ["closing", "active"]
-    finish_version_1(two_versions, read=5, counted=5, emitted=5)
+    finish_version_1(two_versions, rows=5, emitted=5)
     assert states() == ["closed", "active"]
 
 

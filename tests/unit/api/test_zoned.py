@@ -9,7 +9,7 @@ import pytest
 
 from api.services.defining import zone_news
 from mars.core.definitions import decode_definition, encode_definition
-from mars.core.types import Topic
+from mars.core.types import TaskName, Topic
 from mars.core.windows import Zone
 from mars.core.windows.moments import HOUR_MS
 from mars.process.zones import zone_named
@@ -96,7 +96,9 @@ def test_the_zone_is_in_the_definition_and_no_database_is_asked_again(
     monkeypatch.setattr("mars.process.zones.zone_named", lambda _name: None)
     monkeypatch.setattr("api.services.compiling.zone_named", lambda _name: None)
     again = decode_definition(encode_definition(definition))
-    plan = registered.services.compiler.against("by_sip", again.current, again.current.stream)
+    plan = registered.services.compiler.against(
+        TaskName("by_sip"), again.current, again.current.stream
+    )
     assert plan.window.window_of_start(LONG_DAY).end_ms == NEXT_DAY
 
 

@@ -361,7 +361,7 @@ class CurrentStopping(Stopping):
         self._current = current
 
     @property
-    def is_set(self) -> bool:
+    def is_set(self) -> bool:  # type: ignore[override]
         return self._current.world.stopping.is_set
 
 

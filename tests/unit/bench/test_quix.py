@@ -87,7 +87,7 @@ def asking(outcome: object) -> Topics:
     answer: Future[object] = Future()
     answer.set_exception(outcome) if isinstance(outcome, Exception) else answer.set_result(outcome)
     topics = Topics.__new__(Topics)
-    topics._admin = SimpleNamespace(describe_consumer_groups=lambda _: {"run_1": answer})
+    topics._admin = SimpleNamespace(describe_consumer_groups=lambda _: {"run_1": answer})  # type: ignore[assignment]
     return topics
 
 

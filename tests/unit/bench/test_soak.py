@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.environment import environment
-from bench.soak import MIB, Memory, SoakReport, grids, grown, growth, plot
+from bench.soak import Memory, SoakReport, grids, grown, growth, plot
+from bench.tables import MIB
 
 HOUR_S = 3600
 

@@ -6,7 +6,8 @@ import json
 
 from bench.environment import environment
 from bench.narrow import NarrowFlows
-from bench.tasks import MIB, TasksReport, TasksRun, grids, sql_of
+from bench.tables import MIB
+from bench.tasks import TasksReport, TasksRun, grids, sql_of
 from mars.core.types import TaskName
 from mars.local.flows import stream
 from mars.sql import compile_task

@@ -33,7 +33,12 @@ ABOUT = Environment(
 KAFKA = ProcessFigures("kafka", server=True, cpu_s=1.5, rss_peak_bytes=2**29)
 
 
-def run(contestant: str = "mars", rate: float = 5e5, **settings: str) -> ThroughputRun:
+def run(
+    contestant: str = "mars", rate: float = 5e5, batch_rows: str = "", **settings: str
+) -> ThroughputRun:
+    """`batch_rows` is what is set as `mapper.batch_rows_max`."""
+    if batch_rows:
+        settings["mapper.batch_rows_max"] = batch_rows
     return ThroughputRun(
         contestant=contestant,
         version="1",
@@ -96,7 +101,7 @@ def test_systems_stand_side_by_side() -> None:
 
 
 def test_every_row_of_every_table_has_as_many_cells_as_columns() -> None:
-    swept = run(mappers="1", **{"mapper.batch_rows_max": "500"})
+    swept = run(mappers="1", batch_rows="500")
     for each in (report(run()), report(swept, sweep=True), latency_report()):
         for grid in grids(each):
             assert all(len(row) == len(grid.columns) for row in grid.rows)
@@ -131,12 +136,12 @@ def test_a_block_without_figures_says_so(tmp_path: Path) -> None:
 
 
 def test_points_of_a_sweep_are_the_mean_over_repeats() -> None:
-    runs = [run(rate=rate, mappers="2", **{"mapper.batch_rows_max": "500"}) for rate in (1.0, 3.0)]
+    runs = [run(rate=rate, mappers="2", batch_rows="500") for rate in (1.0, 3.0)]
     assert by_mappers(report(*runs, run("flink"))) == {2: [(500, 2.0)]}
 
 
 def test_the_same_sweep_is_drawn_the_same(tmp_path: Path) -> None:
-    runs = [run(mappers=m, **{"mapper.batch_rows_max": "500"}) for m in ("1", "2")]
+    runs = [run(mappers=m, batch_rows="500") for m in ("1", "2")]
     first = [path.read_bytes() for path in plot_sweep(report(*runs, sweep=True), tmp_path)]
     second = [path.read_bytes() for path in plot_sweep(report(*runs, sweep=True), tmp_path)]
     assert first == second

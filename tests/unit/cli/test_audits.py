@@ -40,7 +40,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> None:
         assert reason is None
         first = int(after or 0)
         end = min(first + limit, len(ROWS))
-        return DeadRows(ROWS[first:end], str(end) if end < len(ROWS) else None)
+        return DeadRows(list(ROWS[first:end]), str(end) if end < len(ROWS) else None)
 
     monkeypatch.setattr(mars.client.Client, "dead", dead)
 

@@ -63,7 +63,7 @@ class Results:
         self._gone.set()
 
     def task(self, _name: str) -> Task:
-        return msgspec.convert(TASK | self.changes, Task)
+        return msgspec.convert({**TASK, **self.changes}, Task)
 
     def tail(self, _name: str, **_more: object) -> Iterator[ResultEvent]:
         yield from self.events

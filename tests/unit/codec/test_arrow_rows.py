@@ -315,7 +315,7 @@ def test_a_stream_may_be_padded_with_zeros_and_a_file_may_not(
 ) -> None:
     value = written(write, *[pa.table({"at": [1]})] * batches)
     decoded = decode(ARROW, FIELDS, records([value]))
-    assert (decoded.frame.height, decoded.unreadable) == (batches, ())
+    assert (decoded.frame.height, len(decoded.unreadable)) == (batches, 0)
     if write is pa.ipc.new_stream:
         assert decode(ARROW, FIELDS, records([value + bytes(40)])).frame.height == batches
 

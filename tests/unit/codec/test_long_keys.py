@@ -84,7 +84,12 @@ def test_where_no_text_is_long_no_key_is_made_for_it(
     key: Expression, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Expression] = []
-    monkeypatch.setattr(long_keys, "to_polars", lambda one: made.append(one) or to_polars(one))
+
+    def told(one: Expression) -> pl.Expr:
+        made.append(one)
+        return to_polars(one)
+
+    monkeypatch.setattr(long_keys, "to_polars", told)
     assert sorted_out(plan_of(key, NAME), "a" * 10_000, None).bad == 0
     assert made == []
     sorted_out(plan_of(key, NAME), LONG)

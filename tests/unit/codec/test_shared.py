@@ -6,7 +6,7 @@ import pytest
 
 from mars.core.plan import Field, FieldType, Plan, Stream
 from mars.core.types import Records
-from mars.engine.decode import parts
+from mars.engine.decode import messages, parts
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.parts import Part
 from mars.engine.decode.shared import SharedDecoding
@@ -46,7 +46,7 @@ def test_field_that_nobody_had_announced_is_decoded_too() -> None:
 def test_fields_that_break_the_shared_decoding_stop_their_own_task_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = parts.decode
+    real = messages.decode
 
     def decode(stream: Stream, fields: tuple[Field, ...], batch: Records, rows_max: int) -> Decoded:
         if "size" in {one.name for one in fields}:

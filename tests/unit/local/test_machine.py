@@ -6,6 +6,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,12 @@ def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "ensure", no_jars)
 
 
+def at_any_port(data: Path, buckets: int | None) -> ClusterOptions:
+    return ClusterOptions(
+        data, buckets=buckets, kafka_port=0, zookeeper_port=0, redis_port=0, api_port=0
+    )
+
+
 @pytest.mark.usefixtures("no_servers", "fake_java")
 def test_the_settings_of_the_children_name_our_servers(
     tmp_path: Path, fake_java: Callable[..., Path]
@@ -142,11 +149,11 @@ def test_the_settings_of_the_children_name_our_servers(
         "utf-8",
     )
     data = tmp_path / "data"
-    ports = {"kafka_port": free_port(), "zookeeper_port": 0, "redis_port": 0, "api_port": 0}
+    port = free_port()
     with pytest.raises(LocalClusterError, match="that far"):
-        start(ClusterOptions(data, buckets=5, config=config, **ports))
+        start(replace(at_any_port(data, 5), config=config, kafka_port=port))
     settings = load(data / "mars.toml", {})
-    assert settings.kafka.bootstrap == f"127.0.0.1:{ports['kafka_port']}"
+    assert settings.kafka.bootstrap == f"127.0.0.1:{port}"
     assert settings.kafka.security_protocol == "plaintext"
     assert settings.kafka.extra == {"client.id": "x"}
     assert settings.redis.password == ""
@@ -158,10 +165,9 @@ def test_the_settings_of_the_children_name_our_servers(
 @pytest.mark.usefixtures("no_servers")
 def test_buckets_stay_what_they_were(tmp_path: Path, fake_java: Callable[..., Path]) -> None:
     fake_java()
-    ports = {"kafka_port": 0, "zookeeper_port": 0, "redis_port": 0, "api_port": 0}
     for wanted, outcome in [(5, "that far"), (None, "that far"), (6, "made with 5 buckets")]:
         with pytest.raises(LocalClusterError, match=outcome):
-            start(ClusterOptions(tmp_path, buckets=wanted, **ports))
+            start(at_any_port(tmp_path, wanted))
     assert load(tmp_path / "mars.toml", {}).cluster.buckets == 5
 
 

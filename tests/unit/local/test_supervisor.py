@@ -14,6 +14,7 @@ from mars.core.errors import LocalClusterError
 from mars.local import supervisor as supervisor_module
 from mars.local.child import tail
 from mars.local.scaling import ScaleBounds, Target
+from mars.local.state import write_cluster
 from mars.local.supervisor import Addresses, Scaling, StopAsked, Supervisor
 from tests.unit.local.conftest import SLEEP, Script, eventually
 
@@ -159,7 +160,7 @@ def test_a_full_disk_does_not_end_the_supervision(
     lines: list[str] = []
     supervisor = supervisor_of(tmp_path, [], [script(name="mapper-1")])
     supervisor.report = lines.append
-    write = supervisor_module.write_cluster
+    write = write_cluster
 
     def full(folder: Path, cluster: ClusterFile) -> None:
         raise OSError(28, "No space left on device")

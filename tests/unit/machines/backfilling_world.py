@@ -46,7 +46,7 @@ from mars.protocol.backfill.events import (
     Ticked,
 )
 from mars.protocol.backfill.machine import BackfillLimits, BackfillMachine
-from mars.protocol.ports import Applied, MapJob, TaskStart
+from mars.protocol.ports import AppendOutcome, Applied, MapJob, TaskStart
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.mapping_world import BUCKETS, STREAM, TOPIC, make_plan, make_version, row
 
@@ -186,7 +186,7 @@ class World:
         definition = replace(self.task.definition, catch_up=fences)
         self.task = replace(self.task, definition=definition)
 
-    def append(self, append: Append) -> object:
+    def append(self, append: Append) -> AppendOutcome | None:
         try:
             outcome = self.store.append(append.task, append.epoch, append.version, append.mapped)
         except Unavailable:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 import polars as pl
 
@@ -67,6 +68,7 @@ from mars.protocol.mapper.events import (
 )
 from mars.protocol.mapper.machine import MapperMachine
 from mars.protocol.ports import (
+    AppendOutcome,
     Applied,
     Assigned,
     EndReached,
@@ -91,7 +93,7 @@ STREAM = Stream(
 )
 
 
-def make_plan(name: str, version: int = 1, **options: int) -> Plan:
+def make_plan(name: str, version: int = 1, *, delay_ms: int = 0) -> Plan:
     """Rows per sip and minute."""
     return Plan(
         task=TaskName(name),
@@ -104,7 +106,7 @@ def make_plan(name: str, version: int = 1, **options: int) -> Plan:
             Output("sip", Column("k0", ValueType.STRING)),
             Output("count", Column("a0", ValueType.INT64)),
         ),
-        options=replace(Options(f"mars.results.{name}"), **options),
+        options=Options(f"mars.results.{name}", delay_ms=delay_ms),
         fields=STREAM.fields,
     )
 
@@ -127,6 +129,15 @@ def make_task(
 def row(number: int) -> bytes:
     """The message at an offset: 1 s of event time apart, seven sips."""
     return json.dumps({"timestamp": number * 1000, "sip": f"10.0.0.{number % 7}"}).encode()
+
+
+class WorldSettings(TypedDict, total=False):
+    """What tests set of a `World`."""
+
+    rest_ms: int
+    log_bytes_max: int
+    step: int
+    tells_ends: bool
 
 
 @dataclass
@@ -284,7 +295,7 @@ class World:
         except Unavailable:
             return None
 
-    def _append(self, offer: Offer) -> object:
+    def _append(self, offer: Offer) -> AppendOutcome | None:
         try:
             outcome = self.store.append(offer.task, offer.epoch, offer.version, offer.mapped)
         except Unavailable:

@@ -92,7 +92,7 @@ class Bucket:
         """Look at one head, read what it asks for."""
         asked = self.machine.heads_read({name: head})
         reads = [each for each in asked if isinstance(each, ReadLog)]
-        given = [each for each in asked if not isinstance(each, ReadLog)]
+        given: list[Instruction] = [each for each in asked if not isinstance(each, ReadLog)]
         for read in reads:
             given += self.machine.log_read(LogRead(read, make_slice(*entries), head))
         return given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
 from mars.core.plan import (
@@ -12,12 +13,15 @@ from mars.core.plan import (
     Aggregate,
     AggregateFunction,
     Column,
+    Emit,
     Field,
     FieldType,
     Format,
     Key,
+    LatePolicy,
     Options,
     Output,
+    OverMaxKeys,
     Plan,
     Stream,
     ValueType,
@@ -43,6 +47,7 @@ from mars.protocol.ports import Emission, Frontier, Head, Ledger, LogSlice, Prog
 from mars.protocol.reducer.version import Ownership
 from mars.protocol.runnable import RunnableTask
 from mars.protocol.windows.folding import Folding
+from mars.protocol.windows.pane_state import PaneState
 from mars.sql.bounds import since
 
 E1 = StoreEpoch(1)
@@ -68,12 +73,29 @@ SAVE_MS = 900_000
 """How often panes are saved; none of the windows here is open for so long."""
 
 
+class PlanOptions(TypedDict, total=False):
+    """What tests set of a task's `Options`."""
+
+    delay_ms: int
+    idle_after_ms: int
+    late: LatePolicy
+    lateness_ms: int
+    max_keys: int | None
+    over_max_keys: OverMaxKeys
+    watermark: WatermarkScope
+    key_lag_ms: int
+    emit: Emit
+
+
 def make_plan(
-    name: str = NAME, version: int = 1, window: WindowShape = TUMBLING, **options: object
+    name: str = NAME,
+    version: int = 1,
+    window: WindowShape = TUMBLING,
+    **options: Unpack[PlanOptions],
 ) -> Plan:
     """Rows per key and window."""
     topic = f"mars.results.{name}"
-    chosen = replace(Options(topic), **options)  # type: ignore[arg-type]
+    chosen = replace(Options(topic), **options)
     hidden: tuple[Aggregate, ...] = ()
     if chosen.watermark is not WatermarkScope.PARTITION:
         hidden = scope_aggregates(STREAM.event_time)
@@ -116,7 +138,7 @@ def make_task(
     state: TaskState = TaskState.RUNNING,
     window: WindowShape = TUMBLING,
     first_version: int = 1,
-    **options: object,
+    **options: Unpack[PlanOptions],
 ) -> RunnableTask:
     """A task with plans of all its versions and two output partitions."""
     kept = versions or (make_version(),)
@@ -188,6 +210,12 @@ def make_folding(plan: Plan, **said: object) -> Folding:
     """A folding that begins after a record that says this; without any, at the beginning."""
     record = replace(make_progress({}, plan.task, plan.version), **said) if said else None  # type: ignore[arg-type]
     return Folding(plan, BUCKET, {}, record)
+
+
+def panes_of(folding: Folding) -> PaneState:
+    """The state of a folding whose windows are made of panes."""
+    assert isinstance(folding.state, PaneState)
+    return folding.state
 
 
 def make_frontier(

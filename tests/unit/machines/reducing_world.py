@@ -125,8 +125,8 @@ class World:
             Bucket(bucket): Owner(MemberId(member), AssignmentEpoch(self._epoch))
             for bucket, member in owners.items()
         }
-        owners = {**self.assignment.owners, **moved}
-        self.assignment = Assignment(LeaderEpoch(1), self.store_epoch, owners)
+        everywhere = {**self.assignment.owners, **moved}
+        self.assignment = Assignment(LeaderEpoch(1), self.store_epoch, everywhere)
 
     def lose_store(self, owners: Mapping[int, str], *, also: Callable[[], None]) -> None:
         """FLUSHALL, and what the leader does then; `also` lets the new owners claim."""

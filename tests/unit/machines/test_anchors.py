@@ -281,6 +281,6 @@ def test_a_base_below_all_entries_is_not_taken_a_second_time() -> None:
     assert emitted(successor.prepare()) == {(12, 32, "x"): 3}
 
 
-def record_ranges(base: Entry) -> tuple[object, ...]:
+def record_ranges(base: Entry) -> tuple[Range, ...]:
     """Those of a base that was merged further meanwhile."""
     return tuple(Range(part.lane, part.first, part.next + 1) for part in base.ranges)

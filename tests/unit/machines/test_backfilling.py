@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from mars.core.definitions import FileHistory, HistoryFile, LaneSpan, TaskState
+from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskState
 from mars.core.types import Lane, Mapped, Range, file_lane, live_lane
 from mars.core.windows import Counting
 from mars.protocol.backfill.events import HeadsRead, TasksChanged
@@ -16,7 +16,6 @@ from mars.protocol.mapper.task_view import TaskView
 from tests.unit.machines.backfilling_world import (
     B1,
     NAME,
-    Backfill,
     Bulk,
     World,
     history,
@@ -30,8 +29,8 @@ LIVE = {0: 400, 1: 250}
 P0, P1 = Lane("0@b1"), Lane("1@b1")
 
 
-def world(chunks: int = 7, **settings: int) -> World:
-    return World(topic(500), make_task(history(SPANS, chunks), live=LIVE), **settings)
+def world(chunks: int = 7) -> World:
+    return World(topic(500), make_task(history(SPANS, chunks), live=LIVE))
 
 
 def test_a_history_is_mapped_chunk_by_chunk_up_to_its_fences() -> None:
@@ -336,10 +335,10 @@ def test_a_catch_up_ends_where_a_version_begins_that_counts_rows() -> None:
     assert here.task.definition.catch_up == {}
 
 
-def behind(**settings: int) -> World:
+def behind(log_bytes_max: int = 10**9) -> World:
     """A task of which lane 1 is further behind than lane 0; neither has a mark."""
     made = make_task(live={0: 400, 1: 0})
-    return World(topic(500), made, catch_up_rows_min=300, **settings)
+    return World(topic(500), made, log_bytes_max, catch_up_rows_min=300)
 
 
 def lanes_appended(here: World) -> list[str]:

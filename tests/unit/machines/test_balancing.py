@@ -172,7 +172,9 @@ def test_the_last_bucket_of_a_reducer_stays_however_hot() -> None:
 def test_resting_buckets_and_reducers_with_old_figures_are_left_alone() -> None:
     uneven = reducers(a={0: 0.4, 1: 0.1}, b={2: 0.01}, c={3: 0.05})
     silent = uneven | {MemberId("b"): replace(uneven[MemberId("b")], fresh=False)}
-    moving = uneven | {MemberId("a"): replace(uneven[MemberId("a")], settled=frozenset([1, 5]))}
+    moving = uneven | {
+        MemberId("a"): replace(uneven[MemberId("a")], settled=frozenset([Bucket(1), Bucket(5)]))
+    }
 
     rested = spread(uneven, frozenset({Bucket(0)}), LIMITS, 4)
 

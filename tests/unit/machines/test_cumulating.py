@@ -11,6 +11,7 @@ windows  |=========|
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Unpack
 
 from mars.core.plan import LatePolicy, Plan
 from mars.core.types import Sequence64
@@ -20,18 +21,20 @@ from mars.protocol.windows.folding import Folding
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,
+    PlanOptions,
     absorb,
     closed_windows,
     make_folding,
     make_frontier,
     make_plan,
     make_progress,
+    panes_of,
 )
 
 CYCLE = Cumulating(50_000, 10_000)
 
 
-def begin(**options: object) -> Folding:
+def begin(**options: Unpack[PlanOptions]) -> Folding:
     return make_folding(make_plan(window=CYCLE, **options))
 
 
@@ -39,7 +42,7 @@ def commit(
     folding: Folding, watermark_s: int, through: int, forgotten_s: int | None = None
 ) -> None:
     """Close and commit, as an owner does."""
-    closed_ms = folding.state.closed_by(watermark_s * 1000)
+    closed_ms = panes_of(folding).closed_by(watermark_s * 1000)
     forgotten_ms = None if forgotten_s is None else forgotten_s * 1000
     ledger = folding.ledger(closed_ms)
     folding.committed(make_frontier({P0: through}, closed_ms, forgotten_ms), ledger)
@@ -162,4 +165,4 @@ def test_panes_of_windows_that_may_be_revised_stay_apart() -> None:
     absorb(folding, 2, 3, [(13, "y")])
 
     assert list(folding.state.panes.open) == [0, 10_000, 20_000]
-    assert folding.state.commits.revisable() == [Window(20_000, 0), Window(30_000, 0)]
+    assert panes_of(folding).commits.revisable() == [Window(20_000, 0), Window(30_000, 0)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Unpack
 
 import polars as pl
 import pytest
@@ -23,6 +24,7 @@ from mars.core.windows import Window
 from mars.engine.codec.checksum import checksum
 from mars.engine.finishing import Finished, finish
 from mars.protocol.ports import Head, ResultBatch
+from mars.protocol.reducer.commit_plan import OwnerLimits
 from mars.protocol.reducer.drafting import (
     DRAFT_MS,
     DRAFT_MS_MAX,
@@ -39,6 +41,7 @@ from tests.unit.machines.owned_bucket import LIMITS, OTHER, Bucket, names, only
 from tests.unit.machines.reducing_rows import (
     NAME,
     P0,
+    PlanOptions,
     RowSpec,
     counts_of,
     make_entry,
@@ -54,8 +57,9 @@ DELAY_MS = 4_000
 DRAFTS = replace(LIMITS, draft_rows_min=1, large_task_rows=100)
 
 
-def task(name: str = NAME, **options: object) -> RunnableTask:
-    return make_task(name=name, delay_ms=DELAY_MS, **options)
+def task(name: str = NAME, **options: Unpack[PlanOptions]) -> RunnableTask:
+    options.setdefault("delay_ms", DELAY_MS)
+    return make_task(name=name, **options)
 
 
 def head(seq: int, mark_ms: int, offsets: Mapping[Lane, int] | None = None) -> Head:
@@ -63,8 +67,8 @@ def head(seq: int, mark_ms: int, offsets: Mapping[Lane, int] | None = None) -> H
     return make_head(seq, offsets or {P0: seq}, marks_ms={P0: mark_ms})
 
 
-def owned(*tasks: RunnableTask, **limits: int) -> Bucket:
-    here = Bucket(*(tasks or (task(),)), limits=replace(DRAFTS, **limits))
+def owned(*tasks: RunnableTask, limits: OwnerLimits = DRAFTS) -> Bucket:
+    here = Bucket(*(tasks or (task(),)), limits=limits)
     here.own()
     return here
 
@@ -103,7 +107,7 @@ def test_no_more_than_half_a_tasks_delay_before(delay_ms: int, early: int) -> No
 
 
 def test_where_rows_are_few_there_is_no_draft() -> None:
-    here = owned(draft_rows_min=3)
+    here = owned(limits=replace(DRAFTS, draft_rows_min=3))
     here.read(head(1, 13_900), make_entry(1, 0, [(1, "x"), (2, "y")]))
     assert here.machine.ticked(1) == []
     here.read(head(2, 13_900, {P0: 3}), make_entry(2, 2, [(1, "z")]))
@@ -111,13 +115,13 @@ def test_where_rows_are_few_there_is_no_draft() -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    here = owned(draft_rows_min=0)
+    here = owned(limits=replace(DRAFTS, draft_rows_min=0))
     here.read(head(1, 13_900), make_entry(1, 0, [(1, "x")]))
     assert here.machine.ticked(1) == []
 
 
 def test_where_another_bucket_writes_to_the_same_partition_there_is_no_draft() -> None:
-    here = owned(buckets=3)
+    here = owned(limits=replace(DRAFTS, buckets=3))
     here.read(head(1, 13_900), make_entry(1, 0, [(1, "x")]))
     assert here.machine.ticked(1) == []
 
@@ -220,11 +224,11 @@ def test_what_is_due_before_the_draft_does_not_wait_for_it() -> None:
 
 def test_a_large_task_is_drafted_alone_or_not_at_all() -> None:
     rows = [(1, f"k{number}") for number in range(4)]
-    alone = owned(large_task_rows=3)
+    alone = owned(limits=replace(DRAFTS, large_task_rows=3))
     alone.read(head(1, 13_900), make_entry(1, 0, rows))
     only(alone.machine.ticked(0), WriteDraft)
 
-    here = owned(task(), task(OTHER), large_task_rows=3)
+    here = owned(task(), task(OTHER), limits=replace(DRAFTS, large_task_rows=3))
     both(here, 13_900, *rows)
     assert here.machine.ticked(0) == []
     assert here.machine.ticked(DRAFT_TOGETHER_MS) == []
@@ -337,7 +341,7 @@ def test_a_draft_whose_window_does_not_close_is_taken_back_once() -> None:
 
 
 def test_progress_that_cannot_wait_is_committed_without_the_draft() -> None:
-    here = owned(log_bytes_max=100)
+    here = owned(limits=replace(DRAFTS, log_bytes_max=100))
     here.read(
         make_head(1, {P0: 2}, marks_ms={P0: 13_500}, log_bytes=10),
         make_entry(1, 0, [(1, "x"), (2, "y")]),

@@ -9,7 +9,7 @@ import pytest
 from mars.core.plan import Plan
 from mars.core.types import Entry, Lane, Range, Sequence64
 from mars.core.windows import Window
-from mars.engine.codec.dead import DeadRange, decode_dead
+from mars.engine.codec.dead import DeadRange, DeadRow, decode_dead
 from mars.protocol.ports import Ledger
 from mars.protocol.windows import panes as panes_module
 from mars.protocol.windows.closing import WholeSpan
@@ -27,6 +27,7 @@ from tests.unit.machines.reducing_rows import (
     make_gap,
     make_head,
     make_plan,
+    panes_of,
 )
 
 
@@ -46,7 +47,7 @@ def closed(folding: Folding, watermark_s: int) -> dict[tuple[int, str], int]:
 def commit(folding: Folding, watermark_s: int, **through: int) -> Ledger:
     """Close and commit, as an owner does."""
     merged = {Lane(name[1:]): offset for name, offset in through.items()}
-    closed_ms = folding.state.closed_by(watermark_s * 1000)
+    closed_ms = panes_of(folding).closed_by(watermark_s * 1000)
     ledger = folding.ledger(closed_ms)
     folding.committed(make_frontier(merged, closed_ms), ledger)
     return ledger
@@ -113,17 +114,17 @@ def test_nothing_is_due_without_a_watermark() -> None:
     folding.absorb(make_entry(1, 0, [(1, "x")]))
 
     assert folding.state.due(None) == []
-    assert folding.state.closed_by(None) == 0
+    assert panes_of(folding).closed_by(None) == 0
 
 
 def test_closed_up_to_never_goes_back() -> None:
-    assert fold(closed_s=30).state.closed_by(12_000) == 30_000
-    assert fold(closed_s=30).state.closed_by(47_000) == 40_000
+    assert panes_of(fold(closed_s=30)).closed_by(12_000) == 30_000
+    assert panes_of(fold(closed_s=30)).closed_by(47_000) == 40_000
 
 
 def test_windows_outside_of_the_bounds_are_incomplete() -> None:
     folding = fold()
-    folding.state.bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
+    panes_of(folding).bounds = WholeSpan(from_ms=10_000, until_ms=30_000)
     folding.absorb(make_entry(1, 0, [(5, "x"), (15, "x"), (25, "x"), (35, "x")]))
 
     windows = folding.state.close(folding.state.due(40_000))
@@ -160,6 +161,7 @@ def test_late_rows_are_dropped_counted_and_referenced() -> None:
 
     assert (ledger.read, ledger.late, ledger.counted) == (3, 2, 1)
     assert balanced(ledger)
+    assert isinstance(reference, DeadRange)
     assert (reference.reason, reference.rows) == ("late", 2)
     assert (reference.first, reference.next, reference.window_start) == (5, 8, 10_000)
     assert closed(folding, 30) == {(20, "x"): 1}
@@ -196,6 +198,7 @@ def test_rows_that_cannot_be_read_are_counted_and_named() -> None:
     ledger = folding.ledger(None)
 
     assert (ledger.read, ledger.bad, ledger.counted) == (2, 1, 1)
+    assert isinstance(reference, DeadRow)
     assert reference.offset == 1
 
 

@@ -9,7 +9,7 @@ windows  |=========|
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from mars.core.plan import Emit
 from mars.core.types import Sequence64
@@ -22,6 +22,7 @@ from tests.unit.machines import bucket_parts
 from tests.unit.machines.reducing_rows import (
     P0,
     P1,
+    PlanOptions,
     absorb,
     balanced,
     closed_windows,
@@ -33,6 +34,7 @@ from tests.unit.machines.reducing_rows import (
     make_progress,
     make_task,
     make_version,
+    panes_of,
 )
 
 SINCE_100 = Landmark(100_000, 10_000)
@@ -41,7 +43,7 @@ Counts = dict[tuple[int, str], int]
 """End of the window in seconds, key -> n."""
 
 
-def begin(**options: object) -> Folding:
+def begin(**options: Unpack[PlanOptions]) -> Folding:
     return make_folding(make_plan(window=SINCE_100, **options))
 
 
@@ -54,7 +56,7 @@ def closed(folding: Folding, watermark_s: int) -> Counts:
 
 def commit(folding: Folding, watermark_s: int, through: int) -> None:
     """Close and commit, as an owner does."""
-    closed_ms = folding.state.closed_by(watermark_s * 1000)
+    closed_ms = panes_of(folding).closed_by(watermark_s * 1000)
     ledger = folding.ledger(closed_ms)
     assert balanced(ledger), ledger
     folding.committed(make_frontier({P0: through}, closed_ms), ledger)
@@ -215,7 +217,7 @@ def test_what_a_record_owes_a_successor_emits_with_all_groups() -> None:
     absorb(folding, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
     commit(folding, 120, through=3)
     absorb(folding, 2, 3, [(104, "y")])
-    (owed,) = folding.state.owed_step(None, 120_000)
+    (owed,) = panes_of(folding).owed_step(None, 120_000)
     assert owed == Window(130_000, 100_000)
     commit(folding, 120, through=4)
 
@@ -223,7 +225,7 @@ def test_what_a_record_owes_a_successor_emits_with_all_groups() -> None:
     successor = Folding(folding.plan, folding.bucket, {}, record)
     absorb(successor, 1, 0, [(101, "x"), (102, "y"), (103, "z")])
     absorb(successor, 2, 3, [(104, "y")])
-    assert successor.state.commits.revisable() == []
+    assert panes_of(successor).commits.revisable() == []
     absorb(successor, 3, 4, [(121, "x")])
     assert closed(successor, 130) == {(130, "x"): 2, (130, "y"): 2, (130, "z"): 1}
 
@@ -235,8 +237,9 @@ def test_groups_that_wait_for_long_are_kept_once_each() -> None:
     many = 3 * changed.FRAMES_MAX
     for late in range(many):
         absorb(folding, 2 + late, 3 + late, [(104, "xy"[late % 2])])
-    assert folding.state.changed is not None
-    kept = folding.state.changed._late
+    found = panes_of(folding).changed
+    assert found is not None
+    kept = found._late
     assert kept is not None
     assert sum(frame.height for frame in kept) < changed.FRAMES_MAX + 2
     absorb(folding, 2 + many, 3 + many, [(121, "x")])

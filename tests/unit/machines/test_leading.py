@@ -446,8 +446,8 @@ def test_a_new_leader_keeps_the_assistants_that_are_there() -> None:
     look = helped()
     assert look.assignment is not None
     named = {Bucket(0): (MemberId("reducer-2"),)}
-    look = replace(look, leader_epoch=LeaderEpoch(2))
-    look = replace(look, assignment=replace(look.assignment, assistants=named))
+    kept = replace(look.assignment, assistants=named)
+    look = replace(look, leader_epoch=LeaderEpoch(2), assignment=kept)
 
     (decision,) = LeaderMachine().decide(look)
 
@@ -599,7 +599,7 @@ def test_a_store_that_went_back_is_not_trusted_for_the_seal_of_its_last_epoch() 
 def test_recovery_cuts_where_panes_were_saved_too() -> None:
     leading, look = recovering()
     saved = Snapshot(lanes(p0=40, p1=65), 60_000, 1, 0)
-    records = [
+    records: list[Progress | Claim] = [
         replace(progress(0, lanes(p0=50, p1=70), lanes(p0=40, p1=65)), snapshot=saved),
         progress(1, lanes(p0=55, p1=60), lanes(p0=30, p1=60)),
         *claims(2, 2),
@@ -616,7 +616,7 @@ def test_recovery_cuts_where_panes_were_saved_too() -> None:
 
 def test_recovery_begins_at_the_lowest_needed_offsets_and_cuts_at_all_merged_ones() -> None:
     leading, look = recovering()
-    records = [
+    records: list[Progress | Claim] = [
         progress(0, lanes(p0=50, p1=70), lanes(p0=30, p1=70)),
         progress(1, lanes(p0=55, p1=60), lanes(p0=55, p1=40)),
         *claims(2, 2),
@@ -635,7 +635,10 @@ def test_recovery_begins_at_the_lowest_needed_offsets_and_cuts_at_all_merged_one
 
 def test_a_bucket_without_progress_makes_the_task_begin_at_its_start() -> None:
     leading, look = recovering()
-    records = [progress(0, lanes(p0=50, p1=70), lanes(p0=50, p1=70)), *claims(2, 2)]
+    records: list[Progress | Claim] = [
+        progress(0, lanes(p0=50, p1=70), lanes(p0=50, p1=70)),
+        *claims(2, 2),
+    ]
 
     decisions = leading.decide(replace(look, progress=KnownProgress().with_records(records)))
 
@@ -847,7 +850,7 @@ def test_a_store_that_does_not_know_of_a_version_that_has_begun_is_lost() -> Non
 def test_an_older_version_that_is_done_does_not_hold_the_offsets_back() -> None:
     leading, look = recovering()
     both = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
-    records = [
+    records: list[Progress | Claim] = [
         *(progress(b, lanes(p0=90, p1=95), lanes(p0=90, p1=95)) for b in range(BUCKETS)),
         *(
             progress(b, lanes(p0=150, p1=160), lanes(p0=140, p1=160), number=2)
@@ -869,7 +872,7 @@ def test_an_older_version_that_is_done_does_not_hold_the_offsets_back() -> None:
 def test_an_older_version_with_open_rows_is_read_again_from_where_it_needs_them() -> None:
     leading, look = recovering()
     both = {TASK: task(version(starts=lanes(p0=10, p1=20)), version(2, lanes(p0=90, p1=95)))}
-    records = [
+    records: list[Progress | Claim] = [
         *(progress(b, lanes(p0=95, p1=95), lanes(p0=80, p1=95), counted=3) for b in range(BUCKETS)),
         *claims(2, 2),
     ]

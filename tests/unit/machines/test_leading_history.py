@@ -21,6 +21,7 @@ from mars.protocol.leader.view import (
     InitialiseTask,
     KnownProgress,
     SetActive,
+    View,
 )
 from mars.protocol.ports import Begun, Head, StoreIdentity
 from tests.unit.machines.test_leading import (
@@ -51,13 +52,13 @@ def with_history(number: int = 1, *backfills: Backfill) -> TaskDefinition:
     return replace(task(*versions), backfills=kept)
 
 
-def look(definition: TaskDefinition, found: Head | None, **changes: object) -> object:
+def look(definition: TaskDefinition, found: Head | None, **changes: object) -> View:
     tasks = {TASK: definition}
     return view(tasks=tasks, copied=tasks, heads={TASK: found}, **changes)
 
 
 def decide(definition: TaskDefinition, found: Head | None, **changes: object) -> list[object]:
-    return list(LeaderMachine().decide(look(definition, found, **changes)))  # type: ignore[arg-type]
+    return list(LeaderMachine().decide(look(definition, found, **changes)))
 
 
 def begin_second(
@@ -118,8 +119,8 @@ def recovered(*merged_and_needed: tuple[dict[Lane, int], dict[Lane, int]]) -> In
     known = KnownProgress().with_records([*records, *claims(2, 2)])
     leading = LeaderMachine()
     lost = look(with_history(), None, identity=StoreIdentity("run-2", None, None))
-    leading.decide(lost)  # type: ignore[arg-type]
-    claimed = replace(lost, assignment=assignment(store_epoch=2, epoch=2), progress=known)  # type: ignore[type-var]
+    leading.decide(lost)
+    claimed = replace(lost, assignment=assignment(store_epoch=2, epoch=2), progress=known)
     initialise = leading.decide(claimed)[0]
     assert isinstance(initialise, InitialiseTask)
     return initialise

@@ -13,6 +13,7 @@ from mars.protocol.leader.view import (
     InitialiseTask,
     KnownProgress,
     SetActive,
+    View,
 )
 from tests.unit.machines.test_leading import (
     TASK,
@@ -29,7 +30,7 @@ PENDING = task(version(starts=lanes(p0=10, p1=20)), version(2))
 MERGED = KnownProgress().with_records([progress(0, lanes(p0=50, p1=70), lanes(p0=30, p1=40))])
 
 
-def look(state: TaskState = TaskState.RUNNING, **changes: object) -> object:
+def look(state: TaskState = TaskState.RUNNING, **changes: object) -> View:
     """A version waits to begin, after a recovery has set the task back to L."""
     tasks = {TASK: replace(PENDING, state=state)}
     made = view(tasks=tasks, copied=tasks, progress=MERGED)
@@ -39,8 +40,8 @@ def look(state: TaskState = TaskState.RUNNING, **changes: object) -> object:
 def test_after_a_recovery_the_version_before_is_first_read_up_to_where_it_was() -> None:
     offsets = lanes(p0=30, p1=40)
 
-    go_on = LeaderMachine().decide(look(active=False, offsets=offsets))  # type: ignore[arg-type]
-    wait = LeaderMachine().decide(look(active=True, offsets=lanes(p0=50, p1=69)))  # type: ignore[arg-type]
+    go_on = LeaderMachine().decide(look(active=False, offsets=offsets))
+    wait = LeaderMachine().decide(look(active=True, offsets=lanes(p0=50, p1=69)))
 
     assert go_on == [SetActive(TASK, StoreEpoch(1), active=True)]
     assert wait == []
@@ -50,7 +51,7 @@ def test_a_version_begins_once_everything_accounted_has_been_read_again() -> Non
     offsets = lanes(p0=52, p1=70)
 
     for active in (True, False):
-        (begin,) = LeaderMachine().decide(look(active=active, offsets=offsets))  # type: ignore[arg-type]
+        (begin,) = LeaderMachine().decide(look(active=active, offsets=offsets))
         assert isinstance(begin, BeginVersion)
         assert (begin.version, begin.after) == (2, 1)
 
@@ -68,7 +69,7 @@ def test_a_version_does_not_begin_before_the_one_before_it_though_nothing_is_acc
 def test_a_paused_task_is_not_set_going_to_let_a_version_begin() -> None:
     behind = look(TaskState.PAUSED, active=False, offsets=lanes(p0=30, p1=40))
 
-    assert LeaderMachine().decide(behind) == []  # type: ignore[arg-type]
+    assert LeaderMachine().decide(behind) == []
 
 
 def test_what_the_store_holds_of_a_deleted_task_does_not_become_that_of_the_next() -> None:

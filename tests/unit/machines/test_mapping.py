@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Unpack
 
 import pytest
 
@@ -11,6 +12,7 @@ from mars.core.definitions import TaskState
 from mars.core.errors import StatesTooLarge, TaskLimit
 from mars.core.types import Lane, Records, TaskName
 from mars.engine import kernel
+from mars.engine.aggregates import states
 from mars.protocol.mapper.events import (
     CATCH_UP,
     LIVE,
@@ -29,6 +31,7 @@ from tests.unit.machines.mapping_world import (
     LEADER,
     TOPIC,
     World,
+    WorldSettings,
     make_task,
     make_version,
     row,
@@ -37,7 +40,7 @@ from tests.unit.machines.mapping_world import (
 P0 = Lane("0")
 
 
-def world(rows: int = 1_000, partitions: int = 1, **settings: int) -> World:
+def world(rows: int = 1_000, partitions: int = 1, **settings: Unpack[WorldSettings]) -> World:
     return World(
         {number: [row(offset) for offset in range(rows)] for number in range(partitions)},
         **settings,
@@ -336,7 +339,7 @@ def test_a_task_over_a_limit_fails_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     here.add(make_task("sick"))
     here.add(make_task("well"))
     here.assign(0)
-    real = kernel.lift
+    real = states.lift
 
     def limited(plan, *given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
         if plan.task == "sick":

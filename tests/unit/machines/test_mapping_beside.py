@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Unpack
 
 import pytest
 
@@ -12,6 +13,7 @@ from mars.core.errors import TaskLimit
 from mars.core.plan import WatermarkScope
 from mars.core.types import Lane, Range, Records, Sequence64, TaskName, live_lane
 from mars.engine import kernel
+from mars.engine.aggregates import states
 from mars.protocol.mapper import side_by_side
 from mars.protocol.mapper.events import LIVE, Offer, Offered, Sourced, Ticked
 from mars.protocol.mapper.lane_buffer import LaneBuffer
@@ -34,6 +36,7 @@ from tests.unit.machines.mapping_world import (
     EPOCH,
     TOPIC,
     World,
+    WorldSettings,
     make_task,
     make_version,
     row,
@@ -43,7 +46,7 @@ LANES = (Lane("0"), Lane("1"), Lane("2"))
 TASK = TaskName("a")
 
 
-def world(rows: int = 300, partitions: int = 3, **settings: int) -> World:
+def world(rows: int = 300, partitions: int = 3, **settings: Unpack[WorldSettings]) -> World:
     lanes = {number: [row(offset) for offset in range(rows)] for number in range(partitions)}
     return World(lanes, **settings)
 
@@ -90,7 +93,7 @@ def test_lanes_of_a_topic_go_into_one_batch_for_each_task() -> None:
 def test_what_is_in_a_batch_beside_others_is_what_it_is_by_itself() -> None:
     here, apart = begun(world()), begun(world())
     several = apart.machine._offering
-    several._side_by_side = Never(BUCKETS)  # type: ignore[attr-defined]
+    several._side_by_side = Never(BUCKETS)
 
     here.run()
     apart.run()
@@ -101,7 +104,7 @@ def test_what_is_in_a_batch_beside_others_is_what_it_is_by_itself() -> None:
 
 
 class Never(SideBySide):
-    def make(self, *_given: object) -> list[side_by_side.Beside]:  # type: ignore[override]
+    def make(self, *_given: object) -> list[side_by_side.Beside]:
         return []
 
 
@@ -170,12 +173,12 @@ def test_what_is_in_the_way_of_one_lane_changes_that_one_only(
 
 
 @pytest.mark.parametrize("outcome", [Stale(LANES[1], 60), Cut(LANES[1], 40), Backpressure()])
-def test_after_a_refusal_lanes_go_each_by_itself_for_a_while(outcome: object) -> None:
+def test_after_a_refusal_lanes_go_each_by_itself_for_a_while(outcome: AppendOutcome) -> None:
     here = begun(world())
     refused: list[Offer] = []
     real = here._append
 
-    def append(offer: Offer) -> object:
+    def append(offer: Offer) -> AppendOutcome | None:
         if len(offer.mapped.ranges) > 1 and not refused:
             refused.append(offer)
             return outcome
@@ -263,7 +266,7 @@ def test_a_full_log_takes_the_lane_that_holds_the_watermark_and_lets_the_others_
 
 
 def test_a_task_that_cannot_be_made_a_batch_of_stops_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = kernel.lift
+    real = states.lift
 
     def lift(plan: object, *given: object) -> object:
         if getattr(plan, "task", None) == "b":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Unpack
 
 from mars.core.definitions import TaskState, resume_helps
 from mars.core.plan import Field, FieldType, Origin
@@ -18,6 +19,7 @@ from tests.unit.machines.mapping_world import (
     LEADER,
     TOPIC,
     World,
+    WorldSettings,
     make_plan,
     make_task,
     make_version,
@@ -28,7 +30,7 @@ P0 = Lane("0")
 A = TaskName("a")
 
 
-def world(rows: int = 1_000, **settings: int) -> World:
+def world(rows: int = 1_000, **settings: Unpack[WorldSettings]) -> World:
     return World({0: [row(offset) for offset in range(rows)]}, **settings)
 
 

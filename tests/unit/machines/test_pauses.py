@@ -163,7 +163,7 @@ def test_a_long_window_that_was_restored_closes_though_no_row_comes(losses: int)
     for number in range(losses):
         reducer = lose_store(here, f"r{2 + number}")
         reducer.run(120, elapsed_ms=100)  # its lanes are not idle yet, and it has committed
-    assert here.store.head([NAME])[NAME].marks_ms == {}  # type: ignore[union-attr,index]
+    assert here.store.head([NAME])[NAME].marks_ms == {}  # type: ignore[union-attr]
 
     # Of what had come by idleness, idle_after may be waited for once more.
     skip(here, reducer, (LONG_S + IDLE_AFTER_S) * 1000 - 100)

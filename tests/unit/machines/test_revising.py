@@ -13,6 +13,7 @@ import pytest
 
 from mars.core.plan import Call, Column, Function, LatePolicy, Literal, Plan, ValueType
 from mars.core.types import Entry, Lane, Topic
+from mars.core.windows import WindowShape
 from mars.protocol.ports import Head, Ledger, Progress, ResultBatch
 from mars.protocol.reducer.commit_plan import GATHERING_MS
 from mars.protocol.reducer.preparation import Prepared
@@ -25,6 +26,8 @@ from tests.unit.machines.reducing_rows import (
     P1,
     SAVE_MS,
     SLIDING,
+    TUMBLING,
+    PlanOptions,
     RowSpec,
     balanced,
     make_entry,
@@ -38,15 +41,17 @@ from tests.unit.machines.reducing_rows import (
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 
 LATENESS_MS = 20_000
-REVISE = {"late": LatePolicy.REVISE, "lateness_ms": LATENESS_MS}
+REVISE: PlanOptions = {"late": LatePolicy.REVISE, "lateness_ms": LATENESS_MS}
 
 Row = tuple[int, str, int, int]
 """Window start in seconds, key, count, revision."""
 
 
-def begin(*records: Progress, **task: object) -> TaskInBucket:
+def begin(
+    *records: Progress, window: WindowShape = TUMBLING, lateness_ms: int = LATENESS_MS
+) -> TaskInBucket:
     """A task that revises, of an owner who has read nothing yet."""
-    made = make_task(**{**REVISE, **task})  # type: ignore[arg-type]
+    made = make_task(window=window, late=LatePolicy.REVISE, lateness_ms=lateness_ms)
     return TaskInBucket(made, OWNER, {record.version: record for record in records}, SAVE_MS)
 
 
@@ -80,9 +85,9 @@ def rows_of(batches: tuple[ResultBatch, ...]) -> list[Row]:
     return found
 
 
-def once_closed(**task: object) -> TaskInBucket:
+def once_closed() -> TaskInBucket:
     """The window of seconds 0 to 9 is emitted: x twice, y once."""
-    part = begin(**task)
+    part = begin()
     feed(part, 1, 0, [(1, "x"), (2, "x"), (3, "y"), (15, "x")], mark_s=15)
     assert rows_of(commit(part).results) == [(0, "x", 2, 0), (0, "y", 1, 0)]
     return part
@@ -250,9 +255,9 @@ def test_a_group_that_having_lets_pass_no_more_comes_again_marked_as_deleted() -
 # ------------------------------------------------------------------------- those who come after
 
 
-def successor(part: TaskInBucket, **task: object) -> TaskInBucket:
+def successor(part: TaskInBucket) -> TaskInBucket:
     """A new owner, who knows the records alone."""
-    return begin(*part.records.values(), **task)
+    return begin(*part.records.values())
 
 
 def test_a_successor_goes_on_with_the_numbers_and_emits_no_revision_again() -> None:
@@ -398,7 +403,7 @@ def emitted(world: World) -> dict[tuple[int, str], list[tuple[int, int]]]:
 
 
 def world_with_a_closed_window(**limits: int) -> tuple[World, Reducer]:
-    world = World(make_task(**REVISE), **limits)  # type: ignore[arg-type]
+    world = World(make_task(**REVISE), **limits)
     world.assign(dict.fromkeys(range(BUCKETS), "r1"))
     reducer = Reducer(world, "r1")
     for lane in LANES:

@@ -302,7 +302,7 @@ def test_buckets_with_newer_snapshots_pass_over_what_others_have_read_again() ->
         if second < 3:
             other.run(10, elapsed_ms=1)
     lows = {record.bucket: record.needed[Lane("0")] for record in newest(here)}
-    assert lows[0] > min(lows.values()), "the buckets do not differ: the test shows nothing"
+    assert lows[Bucket(0)] > min(lows.values()), "the buckets do not differ: the test shows nothing"
 
     made, offsets = recover(here, "r3")
     replay(here, offsets, fed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -41,7 +42,7 @@ def saved_at(
         def needed(merged: Mapping[Lane, int]) -> dict[Lane, int]:
             return {lane: max(0, at - open_rows) for lane, at in merged.items()}
 
-        if snapshots.is_due(1 + number * look_ms, older, lambda now=now: now, needed):
+        if snapshots.is_due(1 + number * look_ms, older, partial(dict, now), needed):
             found.append(number)
             snapshots.committed()
     return found

@@ -41,8 +41,8 @@ from tests.unit.machines.reducing_rows import (
 KEY_LAG_MS = 30_000
 
 
-def plan_of(scope: WatermarkScope = WatermarkScope.KEY, **options: object) -> Plan:
-    return make_plan(watermark=scope, key_lag_ms=KEY_LAG_MS, **options)
+def plan_of(scope: WatermarkScope = WatermarkScope.KEY, delay_ms: int = 0) -> Plan:
+    return make_plan(watermark=scope, key_lag_ms=KEY_LAG_MS, delay_ms=delay_ms)
 
 
 def fold(plan: Plan | None = None, **said: object) -> Folding:

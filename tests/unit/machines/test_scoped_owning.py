@@ -13,6 +13,7 @@ from tests.unit.machines.reducing_rows import (
     P0,
     P1,
     SAVE_MS,
+    PlanOptions,
     RowSpec,
     balanced,
     counts_of,
@@ -96,7 +97,7 @@ def test_a_lost_store_brings_open_groups_back_and_emitted_ones_not() -> None:
 
 def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again() -> None:
     """A bucket that has counted no row yet is settled at once, and yet not caught up."""
-    scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
+    scope: PlanOptions = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
     record = make_progress({P0: 0, P1: 3})
     part = TaskInBucket(make_task(**scope), OWNER, {1: record}, SAVE_MS)
     part.absorb(make_slice(make_entry(1, 0, [(1, "x"), (12, "x")], plan=make_plan(**scope))))
@@ -108,7 +109,7 @@ def test_no_group_is_emitted_before_all_that_was_accounted_has_been_read_again()
 
 
 def test_a_row_above_m_waits_although_all_of_its_own_lane_is_read_again() -> None:
-    scope = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
+    scope: PlanOptions = {"watermark": WatermarkScope.KEY, "key_lag_ms": 60_000}
     record = make_progress({P0: 2, P1: 0}, ledger=Ledger(read=2, counted=2))
     part = TaskInBucket(make_task(**scope), OWNER, {1: record}, SAVE_MS)
     plan = make_plan(**scope)

@@ -13,6 +13,7 @@ from mars.core.errors import TaskLimit
 from mars.core.plan import Format
 from mars.core.types import Range, TaskName
 from mars.engine import kernel
+from mars.engine.aggregates import states
 from mars.engine.decode import parts
 from mars.protocol.mapper import batches as mapping_batches
 from mars.protocol.mapper import slicing
@@ -80,7 +81,7 @@ def test_message_of_many_rows_takes_a_tick_for_each_part(here: World) -> None:
 def test_limit_in_a_part_stops_its_own_task_alone(
     here: World, monkeypatch: pytest.MonkeyPatch, sick: str, well: str
 ) -> None:
-    real = kernel.lift
+    real = states.lift
 
     def limited(plan, *given):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN002, ANN202
         if plan.task == sick:

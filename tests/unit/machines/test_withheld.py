@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Unpack
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.unit.machines.reducing_rows import (
     SAVE_MS,
     SLIDING,
     TUMBLING,
+    PlanOptions,
     RowSpec,
     balanced,
     make_entry,
@@ -33,7 +35,7 @@ from tests.unit.machines.reducing_rows import (
 )
 
 LONG = "x" * 1_000
-REVISE = {"late": LatePolicy.REVISE, "lateness_ms": 20_000}
+REVISE: PlanOptions = {"late": LatePolicy.REVISE, "lateness_ms": 20_000}
 
 Sent = tuple[int, str, int | None, int, bool]
 """Window start in seconds, key, count, revision, whether it is marked as deleted."""
@@ -50,7 +52,7 @@ def size_of(key: str, count: int) -> int:
     return len(json.dumps(value, separators=(",", ":"))) + len(f'[0,"{key}"]')
 
 
-def begin(window: Sliding = TUMBLING, **options: object) -> TaskInBucket:
+def begin(window: Sliding = TUMBLING, **options: Unpack[PlanOptions]) -> TaskInBucket:
     return TaskInBucket(make_task(window=window, **options), OWNER, {}, SAVE_MS)
 
 

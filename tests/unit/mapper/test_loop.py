@@ -10,7 +10,7 @@ import pytest
 from mapper.loop import POLL_RECORDS_MAX, MapperLoop
 from mars.core.errors import Unavailable
 from mars.core.plan import Field, FieldType, Origin
-from mars.core.types import Lane, Mapped, Range, StoreEpoch, TaskName, Topic
+from mars.core.types import Lane, Mapped, Range, Sequence64, StoreEpoch, TaskName, Topic
 from mars.process.life import ServiceHealth
 from mars.protocol.mapper.events import (
     CATCH_UP,
@@ -103,7 +103,8 @@ def test_keys_are_asked_for_before_a_task_that_reads_them_is_known() -> None:
     plan = plain.plans[1]
     key = Field("key", FieldType.STRING, Origin.KEY)
     keyed = replace(plain, plans={1: replace(plan, fields=(*plan.fields, key))})
-    wanted, none = frozenset({Topic(plan.stream.topic)}), frozenset()
+    wanted: frozenset[Topic] = frozenset({Topic(plan.stream.topic)})
+    none: frozenset[Topic] = frozenset()
     nothing, name = cast(Any, None), TaskName("a")
     loop = MapperLoop(
         cast(Any, Noting(notes)),
@@ -259,10 +260,13 @@ class Store:
         return self.answers
 
 
+TAKEN = Applied(Sequence64(1))
+
+
 @pytest.mark.parametrize(
     ("answers", "heard"),
     [
-        ([Applied(1), Unavailable("redis", "broken"), NoTask()], [Applied(1), None, NoTask()]),
+        ([TAKEN, Unavailable("redis", "broken"), NoTask()], [TAKEN, None, NoTask()]),
         (None, [None, None, None]),
     ],
 )

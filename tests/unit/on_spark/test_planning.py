@@ -23,7 +23,7 @@ from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.spark.lane_work import LaneWork
 from mars.core.definitions import TaskState
 from mars.core.settings import Settings
-from mars.core.types import Lane, Range, Sequence64, TaskName, live_lane
+from mars.core.types import Lane, Range, Sequence64, StoreEpoch, TaskName, live_lane
 from mars.process.life import ServiceHealth
 from mars.protocol.ports import Head, TaskStart
 from mars.protocol.runnable import RunnableTask
@@ -166,7 +166,7 @@ def test_the_same_rows_in_another_life_of_the_store_do_not_rest() -> None:
     task, refusals = make_task("a"), RoundRefusals()
     refusals.planned(shares_of(look({0: 50}, (task, head(p0=10))), ROWS_MAX), 5_000)
 
-    again = replace(head(p0=10), epoch=EPOCH + 1)
+    again = replace(head(p0=10), epoch=StoreEpoch(EPOCH + 1))
     assert refusals.due(shares_of(look({0: 50}, (task, again)), ROWS_MAX), 5_000)
 
 
@@ -198,4 +198,4 @@ def test_there_is_no_look_while_a_server_does_not_answer() -> None:
     assert look_at(services, tasks, log, admin) is None
     assert services.missing == ("kafka",)
     assert look_at(services, tasks, log, admin) is not None
-    assert services.missing == ()
+    assert list(services.missing) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -100,7 +101,9 @@ def test_the_planner_is_made_where_it_plans_and_closed_with_the_query() -> None:
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         reader = RoundsSource({"folder": str(folder)}).streamReader(None)
         assert reader.latestOffset({"round": 0}, ALL) == {"round": 1}
-        planner = reader._here()._made
+        lazy = reader._here()
+        assert isinstance(lazy, rounds._LazyPlanner)
+        planner = lazy._made
         assert isinstance(planner, Listed)
         reader.stop()
         assert planner.closed
@@ -168,7 +171,7 @@ def test_a_session_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.Monk
 def test_no_folder_is_left_behind_by_a_query_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(rounds.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def query() -> None:
         with rounds._folder(planner_of_two_rounds):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from mars.core.types import Bucket, MemberId
 from mars.protocol.reducer.assisting import SEGMENT_SEQS, SHRINK_MAX, assists_of
@@ -115,13 +118,20 @@ def test_an_owner_does_not_wait_for_its_assistant() -> None:
     assert scene.emitted() == scene.wanted()
 
 
-def test_what_an_assistant_has_merged_when_its_owner_looks_again_is_refused() -> None:
+def test_what_an_assistant_has_merged_when_its_owner_looks_again_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It read a segment, the owner went on, and then it came with what it had made of it."""
     scene = Scene()
     scene.owner.run(2)
     scene.feed(BATCHES)
     real = scene.helper._store.merge
-    scene.helper._store.merge = lambda *given: (scene.owner.run(), real(*given))[1]  # type: ignore[method-assign]
+
+    def merge(*given: Any) -> bool:
+        scene.owner.run()
+        return real(*given)
+
+    monkeypatch.setattr(scene.helper._store, "merge", merge)
     scene.help(rounds=1)
 
     assert merged_of(scene) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -43,7 +44,6 @@ from mars.protocol.reducer.events import (
     ReadLog,
     Ticked,
 )
-from reducer import loop as loop_module
 from reducer.bells import LOOKS_PAUSE_S_MAX, RANG_S
 from reducer.loop import ReducerLoop
 
@@ -191,7 +191,7 @@ def test_what_rang_a_moment_ago_is_left_out_of_a_look_at_all_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [1_000.0]
-    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     log = Log()
     loop = made(log)
     loop._bells._poll_s = 0.5
@@ -232,7 +232,7 @@ def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
     loop = made(log)
     loop._bells._poll_s = 0.0
     now_s = [1_000.0]
-    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     answer = log.look
 
     def stand_still(followed: Followed, clearings: object) -> Mapping[TaskName, TaskLook | None]:
@@ -242,7 +242,7 @@ def test_a_look_that_stood_still_does_not_put_the_next_one_off_for_long(
     monkeypatch.setattr(log, "look", stand_still)
     loop._look()
     monkeypatch.undo()
-    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     now_s[0] += LOOKS_PAUSE_S_MAX - 0.1
     loop._look()
     assert log.asked == [ALL]
@@ -255,7 +255,7 @@ def test_a_round_that_has_closed_windows_for_long_goes_on_where_it_stopped_in_th
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [1_000.0]
-    monkeypatch.setattr(loop_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
     turns: list[tuple[int, bool]] = []
 
     class Slow(Machine):

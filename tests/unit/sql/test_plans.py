@@ -9,6 +9,7 @@ import pytest
 from mars.core.errors import SqlError
 from mars.core.plan import AggregateFunction, Column, ValueType
 from mars.core.types import TaskName
+from mars.core.windows import Sliding
 from mars.sql import compile_task, find_name, only, source_name
 from tests.unit.sql.compiling import FLOWS, compiled, flows, shown
 
@@ -34,7 +35,7 @@ def test_query_of_the_paper_compiles_word_for_word() -> None:
         *(("sip", "k0"), ("type", "k1"), ("timestamp", "window_start"), ("count", "a0")),
     ]
     assert [aggregate.function for aggregate in plan.aggregates] == [AggregateFunction.COUNT_ALL]
-    assert (plan.window.size_ms, plan.window.slide_ms) == (60_000, 60_000)
+    assert plan.window == Sliding(60_000, 60_000)
     assert [field.name for field in plan.fields] == ["timestamp", "sip", "type"]
     assert plan.options.output_topic == "mars.results.t"
     assert not plan.single_bucket

@@ -94,7 +94,7 @@ def test_windowing_is_a_name_where_a_name_stands() -> None:
 
 @pytest.mark.parametrize("text", ["'WINDOWING 5 s'", "'-- WINDOWING 5 s'"])
 def test_windowing_in_a_string_is_text(text: str) -> None:
-    assert shape(f"WHERE sip = {text} WINDOWING 60 s").size_ms == 60_000
+    assert shape(f"WHERE sip = {text} WINDOWING 60 s") == Sliding(60_000, 60_000)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mars.core.types import Bucket, Lane, Range, StoreEpoch
+from mars.core.types import Bucket, Lane, Range, StoreEpoch, TaskName
 from mars.protocol.ports.notes import Note, Root, decode_notes, encode_notes, partial_id
 from tests.unit.tracking.samples import LIFE, UNHURRIED, counted, root, stored
 
@@ -43,7 +43,7 @@ def test_a_note_twice_is_as_if_it_had_not_come() -> None:
 
 def test_ids_differ_by_task_life_version_entry_and_bucket() -> None:
     others = [
-        Root(LIFE._replace(task="other"), root(5).seq),
+        Root(LIFE._replace(task=TaskName("other")), root(5).seq),
         Root(LIFE._replace(epoch=StoreEpoch(4)), root(5).seq),
         Root(LIFE._replace(version=2), root(5).seq),
         root(6),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from mars.adapters.memory.coordinator import MemoryCoordinator, MemoryEnsemble
 from mars.adapters.memory.notes import MemoryNoteBox
 from mars.core.types import Bucket, Mapped, MemberId, Partial, RowCounts, Sequence64
-from mars.process import tracking
 from mars.process.tracking import NOTES_WAITING_MAX, RING_INTERVAL_S, Outbox
 from mars.protocol.ports import MemberInfo
 from tests.unit.tracking.samples import LIFE, TASK, counted, ranges, root, stored
@@ -20,7 +21,7 @@ class Office:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.now_s = 0.0
-        patch.setattr(tracking.time, "monotonic", lambda: self.now_s)
+        patch.setattr(time, "monotonic", lambda: self.now_s)
         self.ensemble = MemoryEnsemble()
         self.box = MemoryNoteBox()
         self.outbox = Outbox(self.box, MemoryCoordinator(self.ensemble, MemberId("mapper-1")))

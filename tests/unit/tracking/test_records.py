@@ -85,7 +85,8 @@ steps = st.lists(
 @UNHURRIED
 @given(steps)
 def test_records_hold_what_a_dictionary_would(given_steps: list[tuple[int, int | None]]) -> None:
-    records, plain = RootRecords(), {}
+    records = RootRecords()
+    plain: dict[int, Note] = {}
     for seq, bucket in given_steps:
         note = stored(seq, 0, 1, 2) if bucket is None else counted(seq, bucket)
         records.add(note, 0)
