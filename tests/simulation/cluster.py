@@ -20,7 +20,7 @@ from mars.adapters.memory.progress import MemoryProgressLog
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.adapters.memory.store import MemoryStore
 from mars.core.types import Bucket, Entry, MemberId
-from mars.process.life import ServiceHealth
+from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry.member import Reporter
 from mars.process.tracking import Outbox
@@ -166,12 +166,11 @@ class JobStrands:
         self._scheduler.start(self._host, f"job-{self._jobs}", lambda: work(job))
 
 
-class SimulatedLife:
-    """`Life` whose waits are the scheduler's."""
-
-    stopping = False
+class SimulatedLife(Life):
+    """One whose waits are the scheduler's."""
 
     def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
         self._scheduler = scheduler
 
     def wait(self, timeout_s: float) -> bool:
@@ -195,7 +194,7 @@ class SlowAssistant(AssistLoop):
     """An assistant who needs time to merge what it has read: meanwhile its owner may look."""
 
     def __init__(self, log: Stepping, world: Steps) -> None:
-        super().__init__(log)  # type: ignore[arg-type]
+        super().__init__(log)
         self._world = world
 
     def _merged_entries(self, *given: Any) -> list[tuple[Entry, str]]:
@@ -248,7 +247,7 @@ class Cluster:
         return Stepping(self._world, "kafka", port)
 
     def _outbox(self, coordinator: Stepping) -> Outbox:
-        return Outbox(self._notes(), coordinator)  # type: ignore[arg-type]
+        return Outbox(self._notes(), coordinator)
 
     def _notes(self) -> Stepping:
         return Stepping(self._world, "redis", MemoryNoteBox(self._servers.mailboxes))
@@ -328,7 +327,7 @@ class Cluster:
             jobs=JOBS_AHEAD,
             tracking=self._posting(process, coordinator),
         )
-        loop._pool = JobStrands(self._scheduler, process.host)
+        loop._pool = JobStrands(self._scheduler, process.host)  # type: ignore[assignment]
         process.parts["loop"] = loop
         self._scheduler.start(process.host, "main", lambda: self._backfill(loop))
         return process
@@ -380,7 +379,7 @@ class Cluster:
             tracker=tracker,
             assistant=assistant,
         )
-        loop._work._pool = StrandPool(self._scheduler, process.host)
+        loop._work._pool = StrandPool(self._scheduler, process.host)  # type: ignore[assignment]
         leader = LeaderLoop(
             LeaderPorts(
                 BUCKETS,
@@ -410,9 +409,9 @@ class Cluster:
             TRACKER_DEADLINE_MS,
             BUCKETS,
             outbox=self._outbox(coordinator),
-            box=self._notes(),  # type: ignore[arg-type]
-            log=store,  # type: ignore[arg-type]
-            progress=self._kafka(MemoryProgressLog(self._servers.broker)),  # type: ignore[arg-type]
+            box=self._notes(),
+            log=store,
+            progress=self._kafka(MemoryProgressLog(self._servers.broker)),
         )
 
     def _reduce(self, loop: ReducerLoop, process: Process) -> None:

@@ -112,7 +112,8 @@ class Losses:
         parts = [own[bucket].term.parts.get(name) for own in reducers if bucket in own]
         read = [part.position.last_seq for part in parts if part is not None]
         epoch = self._servers.store.tasks[name].epoch
-        return max([*read, self._checks.counted_up_to(name, bucket, epoch)])
+        upto: int = max([*read, self._checks.counted_up_to(name, bucket, epoch)])
+        return upto
 
     # ------------------------------------------------------------------------------- ZooKeeper
 

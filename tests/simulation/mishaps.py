@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from mars.core.types import MemberId
 from tests.simulation.cluster import Process, Servers
@@ -299,9 +300,7 @@ class Mishaps:
     def reconnect_all_soon(self) -> None:
         """All sessions were over at once."""
         for process in self.living():
-            self._scheduler.after(
-                self._draw(0, 1_500), lambda process=process: self._reconnect_awake(process)
-            )
+            self._scheduler.after(self._draw(0, 1_500), partial(self._reconnect_awake, process))
 
     def _reconnect_awake(self, process: Process) -> None:
         if not process.host.frozen:
@@ -331,7 +330,7 @@ class Mishaps:
             (self.apart.randint(0, 500), self._notice),
             (self.apart.randint(500, 1_500), self._give_up),
         ):
-            self._scheduler.after(delay_ms, lambda then=then: then(process, service))
+            self._scheduler.after(delay_ms, partial(then, process, service))
         again_ms = self.apart.randint(*span_ms)
         self._scheduler.after(again_ms, lambda: self._hear_again(process.host, service))
 

@@ -147,18 +147,18 @@ class SteppingSource(MemorySource):
         return super().confirm_ends(ends)
 
 
-class SteppingEngine:
+class SteppingEngine(MemoryBulkEngine):
     """Spark: a job takes its time, may fail or be for nothing; its process may die of it."""
 
     def __init__(self, world: Steps, broker: MemoryBroker) -> None:
+        super().__init__(broker)
         self._world = world
-        self._engine = MemoryBulkEngine(broker)
 
     def map(self, job: MapJob) -> Mapped:
         fate = self._world.step(f"spark.map {job.id}", lossy=True)
         if fate is Fate.LOST or self._world.down("kafka"):
             raise Unavailable("spark", "simulated: the job failed")
-        mapped = self._engine.map(job)
+        mapped = super().map(job)
         self._world.tell("mapped", (job.id,), job.ranges)
         self._world.rest(JOB_MS_MAX)
         if fate is Fate.FATAL:

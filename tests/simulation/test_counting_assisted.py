@@ -17,8 +17,9 @@ from mars.protocol.reducer.assisting import assists_of
 from mars.protocol.reducer.events import AssignmentRead
 from reducer.assisting import AssistLoop
 from tests.simulation import test_counting_by_key as by_key
-from tests.simulation.test_counting import BUCKETS, SHAPES, Run, all_expected, expected
+from tests.simulation.test_counting import SHAPES, Run, all_expected, expected
 from tests.simulation.test_counting_by_key import KeyRun
+from tests.unit.machines.reducing_world import BUCKETS
 
 HELPER = MemberId("helper")
 SEEDS = (0, 6, 12, 17)

@@ -13,12 +13,13 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 import pytest
 
 from mars.core.types import Lane, Topic
 from mars.core.windows import Cumulating, WindowShape
-from tests.unit.machines.reducing_rows import NAME, RowSpec, make_task
+from tests.unit.machines.reducing_rows import NAME, PlanOptions, RowSpec, make_task
 from tests.unit.machines.reducing_world import BUCKETS, Reducer, World
 
 CYCLE = Cumulating(50_000, 10_000)
@@ -42,14 +43,15 @@ class Run:
         delay_s: int,
         window: WindowShape = CYCLE,
         scale: int = 1,
-        **options: object,
+        **options: Unpack[PlanOptions],
     ) -> None:
         """Rows come `scale` times as far apart as in `made`, in windows of any shape."""
         self.chance = chance
         self.window = window
         self.last_s = LAST_S * scale
         snapshot_every_ms = chance.choice((300, 900_000))
-        task = make_task(window=window, delay_ms=delay_s * scale * 1000, **options)
+        options["delay_ms"] = delay_s * scale * 1000
+        task = make_task(window=window, **options)
         self.world = World(task, snapshot_every_ms=snapshot_every_ms)
         self.batches = {lane: scaled(made(chance), scale) for lane in LANES}
         self.fed = dict.fromkeys(LANES, 0)

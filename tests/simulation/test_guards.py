@@ -25,12 +25,14 @@ from typing import Any
 
 import pytest
 
+from mars.adapters.kafka.sink.refusals import take_slot
 from mars.adapters.memory import partial_log, sink, store
-from mars.adapters.memory.store import StoredTask
+from mars.adapters.memory.broker import MemoryBroker
+from mars.adapters.memory.store import StoredTask, refused_ranges
 from mars.core.definitions import Backfill, TaskDefinition
 from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, Mapped, Range, Sequence64
-from mars.core.windows import Cumulating, watermarks
+from mars.core.windows import Cumulating, Window, watermarks
 from mars.engine.aggregates import others
 from mars.protocol.backfill.events import Event, Instruction
 from mars.protocol.backfill.machine import BackfillMachine
@@ -88,7 +90,7 @@ Patch = pytest.MonkeyPatch
 
 def offsets_compared_and_set(patch: Patch) -> None:
     """M3: the store takes a batch wherever it begins."""
-    real = partial_log.refused_ranges
+    real = refused_ranges
 
     def refused(found: object, version: int, mapped: Mapped) -> AppendOutcome | None:
         outcome = real(found, version, mapped)  # type: ignore[arg-type]
@@ -99,7 +101,7 @@ def offsets_compared_and_set(patch: Patch) -> None:
 
 def all_lanes_of_a_batch_are_compared(patch: Patch) -> None:
     """M3: of a batch of several lanes the store looks at the first one only."""
-    real = partial_log.refused_ranges
+    real = refused_ranges
     patch.setattr(
         partial_log,
         "refused_ranges",
@@ -115,7 +117,7 @@ def lanes_are_together_behind_all_of_their_cuts(patch: Patch) -> None:
     Lanes that go by themselves for a while, after a batch that straddles a cut, mostly hide it.
     """
     patch.setattr(TaskView, "go_apart", lambda self, until_ms: None)
-    real = partial_log.refused_ranges
+    real = refused_ranges
 
     def refused(found: StoredTask, version: int, mapped: Mapped) -> AppendOutcome | None:
         each = (replace(mapped, ranges=(part,)) for part in mapped.ranges)
@@ -149,18 +151,18 @@ def claims_read_the_progress(patch: Patch) -> None:
 
 def owners_are_fenced(patch: Patch) -> None:
     """R2, R8: a former owner's producer goes on writing, and nobody looks for foreign records."""
-    patch.setattr(sink.MemoryBroker, "_current", _any_epoch)
+    patch.setattr(MemoryBroker, "_current", _any_epoch)
     for check in ("refuse_newer", "refuse_others", "refuse_strangers"):
         patch.setattr(sink, check, lambda *given: None)
 
 
-def _any_epoch(self: sink.MemoryBroker, transactional_id: str, epoch: int) -> object:
+def _any_epoch(self: MemoryBroker, transactional_id: str, epoch: int) -> object:
     return self._ids[transactional_id]
 
 
 def cuts(patch: Patch) -> None:
     """After a recovery batches may straddle what a bucket has accounted."""
-    real = leading.task_start
+    real = leading_tasks.task_start
 
     def start(definition: TaskDefinition, view: View) -> TaskStart:
         return replace(real(definition, view), cuts={})
@@ -170,7 +172,7 @@ def cuts(patch: Patch) -> None:
 
 def cuts_at_snapshots(patch: Patch) -> None:
     """After a recovery batches may straddle the offsets at which a bucket's panes were saved."""
-    real = leading.task_start
+    real = leading_tasks.task_start
 
     def start(definition: TaskDefinition, view: View) -> TaskStart:
         unsaved = {
@@ -297,7 +299,9 @@ def revisions_are_numbered_in_the_record(patch: Patch) -> None:
     """Late rows: an owner begins with the first revision."""
     real = Revising.__init__
 
-    def begin(self: Revising, plan: Plan, numbers: Mapping[int, int], owed: Iterable[int]) -> None:
+    def begin(
+        self: Revising, plan: Plan, numbers: Mapping[int, int], owed: Iterable[Window]
+    ) -> None:
         real(self, plan, {}, owed)
 
     patch.setattr(Revising, "__init__", begin)
@@ -474,10 +478,10 @@ def each_transaction_has_a_producer_of_its_own(patch: Patch) -> None:
         made[self, bucket] = real_producer(self, bucket)
         return made[self, bucket]
 
-    def slot(self: sink.MemorySink, bucket: Bucket, *given: Any) -> object:
+    def slot(self: sink.MemorySink, own: sink._Own, *given: Any) -> object:
         with patch.context() as here:
             here.setattr(self, "_producer", lambda bucket: made[self, bucket], raising=False)
-            return real_slot(self, bucket, *given)
+            return real_slot(self, own, *given)
 
     patch.setattr(sink.MemorySink, "_producer", producer)
     patch.setattr(sink.MemorySink, "_slot", slot)
@@ -490,7 +494,7 @@ def drafts_stand_while_no_row_comes(patch: Patch) -> None:
 
 def the_sink_compares_what_it_has_drafted(patch: Patch) -> None:
     """R7: a commit takes any draft for its own rows."""
-    real = sink.take_slot
+    real = take_slot
 
     def take(slots: dict[Bucket, Any], bucket: Bucket) -> Any:
         slot = real(slots, bucket)

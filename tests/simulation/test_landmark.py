@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 import pytest
 
@@ -17,6 +18,7 @@ from mars.core.plan import Emit
 from mars.core.types import Lane, Topic
 from mars.core.windows import Cumulating, Landmark, WindowShape
 from tests.simulation.test_cycles import LANES, Batch, Place, Run
+from tests.unit.machines.reducing_rows import PlanOptions
 from tests.unit.machines.reducing_world import Reducer, World
 from tests.unit.machines.test_saving import STATE, recover, replay
 from tests.unit.machines.test_saving import run as run_seconds
@@ -53,7 +55,9 @@ class Restless(Run):
             self.reducer = self._owned_by(self.chance.choice(("r1", "r2")))
 
 
-def run_of(seed: int, delay_s: int, window: WindowShape = SINCE, **options: object) -> Run:
+def run_of(
+    seed: int, delay_s: int, window: WindowShape = SINCE, **options: Unpack[PlanOptions]
+) -> Run:
     run = Run(random.Random(seed), delay_s, window, **options)
     run.run()
     return run

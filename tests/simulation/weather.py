@@ -119,7 +119,7 @@ class Weather:
         usual = Weather._usual(chance, apart)
         rare = _rare(apart)
         front = apart.choice(FRONTS) if apart.random() < FRONT_SHARE else {}
-        return replace(usual, **rare)._joined(front)
+        return replace(usual, **rare)._joined(front)  # type: ignore[arg-type]
 
     @staticmethod
     def _usual(chance: random.Random, apart: random.Random) -> Weather:
@@ -162,7 +162,7 @@ class Weather:
     @staticmethod
     def calm() -> Weather:
         """Nothing goes wrong, and nobody asks for anything."""
-        return Weather(*[0 for _ in fields(Weather)])
+        return Weather(*[False for _ in fields(Weather)])  # which is 0, too
 
     def whole(self) -> Weather:
         """The same, with all rows there, and in time."""

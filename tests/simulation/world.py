@@ -200,7 +200,10 @@ class _Listener(logging.Handler):
 
     def __init__(self, hear: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self.emit = hear  # type: ignore[method-assign]
+        self._hear = hear
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._hear(record)
 
 
 _plans: dict[tuple[object, ...], Plan] = {}
@@ -405,7 +408,8 @@ class World:
                 patch.object(mars.process.telemetry.member, "resident_bytes", lambda: 0)
             )
             forced = (*(FORCED if self._split else ()), *(DRAFTED if self._drafted else ()))
-            forced += () if self.seed % KERNEL_EVERY == 0 else rowwise.IN_PLACE
+            if self.seed % KERNEL_EVERY:
+                forced = (*forced, *rowwise.IN_PLACE)
             for module, name, value in forced:
                 stack.enter_context(patch.object(module, name, value))
             yield
