@@ -81,8 +81,10 @@ def _texts(tree: ast.AST, skipped: set[ast.AST]) -> Iterator[tuple[ast.expr, str
         match child:
             case ast.Constant(value=str(text)):
                 yield child, text
-            case ast.JoinedStr() | ast.BinOp(op=ast.Add()) if (text := _joined(child)) is not None:
-                yield child, text
+            case ast.JoinedStr() | ast.BinOp(op=ast.Add()) if (
+                joined := _joined(child)
+            ) is not None:
+                yield child, joined
                 yield from _texts(_values(child), skipped)
             case _:
                 yield from _texts(child, skipped)

@@ -20,7 +20,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -194,7 +194,7 @@ def _each_window(shape: WindowShape) -> str:
         case ZonedSliding() | ZonedCumulating():
             return _each_zoned_window(shape)
         case _:
-            assert_never(shape)
+            raise TypeError(f"DuckDB is not asked for {shape}")
     into = f"(time_ms - {later})"
     return f"""
         SELECT * EXCLUDE (time_ms, newest, back), {begin} AS window_start, {end} AS window_end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -67,11 +68,11 @@ def compiled(size: int, slide: int, expire_ms: int) -> Plan:
     )
 
 
-def made(chance: random.Random) -> list[list[dict[str, object] | None]]:
+def made(chance: random.Random) -> list[list[dict[str, Any] | None]]:
     """The rows of each partition, time going on with some out of order; None: one that is bad."""
     partitions = []
     for _ in range(PARTITIONS):
-        at, rows = 0, list[dict[str, object] | None]()
+        at, rows = 0, list[dict[str, Any] | None]()
         for _ in range(ROWS):
             at += chance.choice((0, 100, 1_000, 4_000))
             row = {

@@ -82,7 +82,7 @@ def lifted(
     )
     groups = ["pane", "k0"]
     runs = Runs.of(frame.select(groups)) if in_runs else None
-    return lift(plan, frame, ["v0"], groups, runs).drop(ROWS).cast(dict(state_schema(plan)))
+    return lift(plan, frame, ["v0"], groups, runs).drop(ROWS).cast(pl.Schema(state_schema(plan)))
 
 
 def canonical(plan: Plan, states: pl.DataFrame) -> list[str]:

@@ -156,7 +156,7 @@ def test_any_query_parameter(world: World, parameter: str, value: str) -> None:
 def test_any_header(world: World, value: bytes) -> None:
     body = {"sql": BY_SIP, "options": {"delay": "1s"}}
     for header in ("If-Match", "Content-Type", "Content-Length-Of", "Accept-Charset"):
-        check(world.http.put("/v1/tasks/known", json=body, headers={header: value}))
+        check(world.http.put("/v1/tasks/known", json=body, headers={header.encode(): value}))
 
 
 # ------------------------------------------------------------- what the description promises

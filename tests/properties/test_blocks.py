@@ -168,7 +168,8 @@ class Owner:
                 return self.commit()
             case "merge":
                 return self.merge()
-        return self.take_over()
+        self.take_over()
+        return None
 
 
 @QUICK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -54,7 +54,7 @@ texts = st.one_of(
     st.sampled_from(["9223372036854775807.4", "-9223372036854775808.5", "17" + "0" * 37]),
 )
 instants = st.one_of(st.integers(-(10**13), 10**13), st.integers(INT64_MIN, INT64_MAX))
-VALUES = {
+VALUES: Mapping[ValueType, st.SearchStrategy[str | int | float | bool]] = {
     ValueType.STRING: texts,
     ValueType.INT64: int64s,
     ValueType.INTEGER: integers,
@@ -70,7 +70,6 @@ rows = st.lists(
 
 # ----------------------------------------------------------------------- random expressions
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 COMPARISONS = [Function(sign) for sign in ("=", "<>", "<", "<=", ">", ">=")]
 patterns = st.text(alphabet="aAbB%_.\n\\-#& é", max_size=5)
 escaped_patterns = st.lists(st.sampled_from(["a", "!!", "!%", "!_", "%", "_"]), max_size=4).map(
@@ -81,8 +80,8 @@ escaped_patterns = st.lists(st.sampled_from(["a", "!!", "!%", "!_", "%", "_"]), 
 class Maker:
     """Draws expressions step by step, so that only the chosen branches are ever built."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, data: st.DataObject) -> None:
+        self.draw = data.draw
 
     def expression(self, type_: ValueType, depth: int) -> Expression:
         if depth == 0 or self.draw(st.integers(0, 3)) == 0:
@@ -101,7 +100,7 @@ class Maker:
         return self.expression(self.draw(st.sampled_from(types)), depth)
 
     def specific(self, type_: ValueType) -> list[Callable[[ValueType, int], Expression]]:
-        return {
+        makers: dict[ValueType, list[Callable[[ValueType, int], Expression]]] = {
             ValueType.INTEGER: [self.arithmetic, self.sign, self.rounded],
             ValueType.FLOAT64: [
                 self.arithmetic, self.sign, self.rounded, self.quotient, self.remainder, self.whole
@@ -113,7 +112,8 @@ class Maker:
                 self.listed, self.like, self.like_escaped,
             ],
             ValueType.TIMESTAMP: [],
-        }[type_]  # fmt: skip
+        }  # fmt: skip
+        return makers[type_]
 
     def cast(self, type_: ValueType, depth: int) -> Expression:
         sources = list(ValueType)
@@ -137,7 +137,7 @@ class Maker:
 
     def pair(
         self, function: Function, type_: ValueType, of: Sequence[ValueType], depth: int
-    ) -> Expression:
+    ) -> Call:
         return Call(function, (self.one_of(of, depth), self.one_of(of, depth)), type_)
 
     def arithmetic(self, type_: ValueType, depth: int) -> Expression:
@@ -206,6 +206,7 @@ class Maker:
     def listed(self, type_: ValueType, depth: int) -> Expression:
         of = self.draw(st.sampled_from(list(ValueType)))
         value = self.expression(of, depth)
+        items: tuple[Expression, ...]
         if self.draw(st.booleans()):
             items = tuple(Literal(item, of) for item in self.draw(st.lists(VALUES[of], min_size=1)))
         else:
@@ -271,7 +272,7 @@ def test_expression_has_the_value_it_has_in_duckdb(
     duck: duckdb.DuckDBPyConnection, data: st.DataObject, table: list[Row]
 ) -> None:
     type_ = data.draw(st.sampled_from(list(ValueType)))
-    chosen = Maker(data.draw).expression(type_, depth=2)
+    chosen = Maker(data).expression(type_, depth=2)
     ours, theirs = in_polars(chosen, table), in_duckdb(duck, chosen, table)
     assert all(map(equal, ours, theirs)), f"{render(chosen)}: {ours} is not {theirs}"
 
@@ -284,6 +285,6 @@ def test_expression_has_the_value_it_has_in_duckdb(
 def test_expression_has_the_same_value_in_any_batch(
     data: st.DataObject, table: list[Row], cut: int
 ) -> None:
-    chosen = Maker(data.draw).expression(data.draw(st.sampled_from(list(ValueType))), depth=2)
+    chosen = Maker(data).expression(data.draw(st.sampled_from(list(ValueType))), depth=2)
     parts = in_polars(chosen, table[:cut]) + in_polars(chosen, table[cut:])
     assert all(map(equal, in_polars(chosen, table), parts))

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -87,8 +88,8 @@ ARGUMENTS: Sequence[Argument] = (
     (A.MAX, zero_or(0.0), V.STRING),
     (A.MAX, NOWHERE, V.INT64),
 )
-FILTERS = (None, SMALL, OK, Call(Function.NOT, (SMALL,), V.BOOL))
-KEYS = (NAME, SIZE, LOAD, OK, HALF, SHOUTED, ROUNDED, Literal("x", V.STRING))
+FILTERS: Sequence[Expression | None] = (None, SMALL, OK, Call(Function.NOT, (SMALL,), V.BOOL))
+KEYS: Sequence[Expression] = (NAME, SIZE, LOAD, OK, HALF, SHOUTED, ROUNDED, Literal("x", V.STRING))
 
 ROWS = st.fixed_dictionaries(
     {
@@ -143,13 +144,17 @@ def _low_limits() -> Iterator[None]:
         yield
 
 
+Part = TypeVar("Part")
+
+
+def some(draw: st.DrawFn, of: Sequence[Part]) -> st.SearchStrategy[Part]:
+    return st.sampled_from(draw(st.lists(st.sampled_from(of), min_size=1, max_size=4)))
+
+
 @st.composite
 def plan_sets(draw: st.DrawFn, stream: Stream) -> list[Plan]:
     """Plans of one stream that have all, some or nothing in common."""
-    keys, filters, arguments = (
-        st.sampled_from(draw(st.lists(st.sampled_from(of), min_size=1, max_size=4)))
-        for of in (KEYS, FILTERS, ARGUMENTS)
-    )
+    keys, filters, arguments = some(draw, KEYS), some(draw, FILTERS), some(draw, ARGUMENTS)
     return [draw(plans(stream, keys, filters, arguments, at)) for at in range(draw(COUNTS))]
 
 
@@ -285,7 +290,12 @@ def replaced(mapped: Mapped | Exception) -> Mapped:
 def test_what_plans_have_in_common_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[object] = []
     real = shared.to_column
-    monkeypatch.setattr(shared, "to_column", lambda one: computed.append(one) or real(one))
+
+    def told(one: shared.Wanted) -> pl.Expr:
+        computed.append(one)
+        return real(one)
+
+    monkeypatch.setattr(shared, "to_column", told)
     plans = [
         plan_of(HALF, aggregates=[Aggregate("a0", A.SUM, ROUNDED, where, V.INT64)], filter_=OK)
         for where in (None, SMALL, None, SMALL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ LONG = [("key" * number, 2**80, None) for number in range(200)]
 FRAMES = st.lists(st.lists(GROUP, max_size=9) | st.just(LONG), min_size=1, max_size=5)
 
 
-def frame(groups: list[tuple[str | None, int, float | None]]) -> pl.DataFrame:
+def frame(groups: Sequence[tuple[str | None, int, float | None]]) -> pl.DataFrame:
     schema = {"k0": pl.String, "a0_sum": pl.Int128, "a1_value": pl.Float64}
     return pl.DataFrame(groups, schema=schema, orient="row")
 
