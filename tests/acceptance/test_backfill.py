@@ -245,10 +245,12 @@ def test_a_query_over_the_topic_equals_what_duckdb_computes(mars: MarsCluster) -
     mars.produce("asked", messages(rows, PARTITIONS))
     inside = [row for row in rows if begin_ms <= row["timestamp"] < begin_ms + 10_000]
     arrived = pa.Table.from_pylist(inside)  # noqa: F841 -- DuckDB finds it
-    wanted = duckdb.sql(
+    computed = duckdb.sql(
         "SELECT type, count(*)::BIGINT AS count, sum(bytes)::BIGINT AS sum_bytes FROM arrived "
         "GROUP BY type ORDER BY type"
-    ).fetchall()
+    )
+    assert computed is not None
+    wanted = computed.fetchall()
 
     asked = mars.mars(
         "query", "SELECT type, count(*), sum(bytes) FROM asked GROUP BY type WINDOWING 10 s",

@@ -77,7 +77,7 @@ class Flow:
 
     def _send(self, placed: list[tuple[float, str]], late: bool) -> None:
         first = len(self.rows)
-        made = [
+        made: list[Row] = [
             {"timestamp": START_MS + int(at_s * 1_000), "sip": sip, "id": first + number}
             for number, (at_s, sip) in enumerate(placed)
         ]

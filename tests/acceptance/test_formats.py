@@ -11,7 +11,7 @@ import io
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def _cell(cell: Any, delimiter: str, quote: str) -> str:
     )
 
 
-FORMATS = {
+FORMATS: dict[str, tuple[Mapping[str, object], Callable[[Sequence[Row]], Iterator[bytes]]]] = {
     "json": ({"format": "json"}, as_json),
     "ndjson": ({"format": "ndjson"}, as_ndjson),
     "csv": ({"format": "csv"}, as_csv),

@@ -45,7 +45,7 @@ class Flow:
     def send(self, *placed: tuple[int, str]) -> None:
         """Rows by seconds from the start and key, round robin."""
         first = len(self.rows)
-        made = [
+        made: list[Row] = [
             {"timestamp": START_MS + seconds * 1_000, "sip": sip, "id": first + number}
             for number, (seconds, sip) in enumerate(placed)
         ]

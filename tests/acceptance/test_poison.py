@@ -52,7 +52,7 @@ def row(format: str, time_ms: int, name: str) -> bytes:
             table = pa.table({"timestamp": [time_ms], "name": [name]})
             with pa.ipc.new_stream(sink, table.schema) as writer:
                 writer.write_table(table)
-            return sink.getvalue().to_pybytes()
+            return bytes(sink.getvalue())
         case _:
             return json.dumps({"timestamp": time_ms, "name": name}).encode()
 
@@ -75,7 +75,7 @@ def test_poison_of_every_format_and_codec_costs_its_rows_and_no_more_memory_than
             sql = f"SELECT name, count(*) AS n FROM {format} GROUP BY name WINDOWING 60 s"
             mars.register(f"{format}_{number}", sql, idle_after="1h")
     sender = PoisonSender(str(mars.file["kafka"]))
-    bad = {}
+    bad: dict[str, int] = {}
     for format, rows in FORMATS.items():
         mars.produce(format, [(0, row(format, START_MS, "first"))])
         for one in [*poisons(format, rows, TOO_LARGE), *extremes(format)]:

@@ -60,7 +60,7 @@ def ended(mars: MarsCluster, query: str) -> Query:
         found = mars.client.query(query)
         return None if found.goes_on else found
 
-    return wait_for(f"query {query} to end", look, seconds=ANSWER_S)  # type: ignore[return-value]
+    return wait_for(f"query {query} to end", look, seconds=ANSWER_S)
 
 
 def answered(mars: MarsCluster, stream: str, **members: object) -> Query:

@@ -158,7 +158,9 @@ def test_open_sessions_are_shown_and_explained(visits: Visits) -> None:
     opened = mars.client.windows(NAME).windows
     assert [row["n"] for one in opened for row in one.rows] == [PARTITIONS]
     assert [row["sip"] for one in opened for row in one.rows] == [CLOSING]
-    assert mars.client.task(NAME).plan.window.kind == "session"
+    plan = mars.client.task(NAME).plan
+    assert plan is not None
+    assert plan.window.kind == "session"
     assert "waits" in mars.client.why(NAME).summary
 
 

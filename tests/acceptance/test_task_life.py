@@ -73,7 +73,8 @@ class Flow:
 
     def results(self, wanted: int, task: str | None = None, version: int = 1) -> list[Result]:
         """The results of one version, once there are so many."""
-        topic, found = f"mars.results.{task or self.name}", []
+        topic = f"mars.results.{task or self.name}"
+        found: list[Result] = []
 
         def enough() -> bool:
             found[:] = of_version(self.mars.read(topic), version)
@@ -294,7 +295,7 @@ def test_a_task_starts_where_it_is_told_to(shared_mars: MarsCluster) -> None:
 
 
 def _newest(rows: Sequence[Row]) -> int:
-    return max(row["timestamp"] for row in rows)
+    return int(max(row["timestamp"] for row in rows))
 
 
 # ------------------------------------------------------------------------------------- refusals
@@ -416,8 +417,8 @@ def test_a_partition_that_is_added_is_read_from_its_begin(shared_mars: MarsClust
     assert {row["id"] % 3 for row in with_third} == {0, 1, 2}
 
     with store(shared_mars) as keys:
-        lane = lambda: keys.hget(f"mars:{{{flow.name}}}:offsets", "2")  # noqa: E731
-        wait_for("the third lane", lambda: int(lane() or 0) > 0, seconds=90)
+        name = f"mars:{{{flow.name}}}:offsets"
+        wait_for("the third lane", lambda: int(keys.hget(name, "2") or 0) > 0, seconds=90)
     wanted = list(flow.rows)
     flow.burst(ahead_ms=10_000)
 

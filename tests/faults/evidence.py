@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
 
+from mars.adapters.kafka.read.rows import headers_of
 from tests.support.cluster import MarsCluster
 from tests.support.load import Load
 from tests.support.progress import progress_records
@@ -32,12 +34,16 @@ def keep(folder: Path, mars: MarsCluster, users: Users, load: Load) -> None:
     _write(folder / "incidents.jsonl", client.incidents)
     _write(folder / "progress.jsonl", lambda: progress_records(mars.file["kafka"]).items())
     for topic in (load.name, users.output_topic, "mars.control", "mars.dead"):
-        _write(folder / f"{topic}.jsonl", lambda topic=topic: map(_told, mars.messages(topic)))
+        _write(folder / f"{topic}.jsonl", partial(_records, mars, topic))
 
 
 def _write(file: Path, have: Callable[[], Iterable[Any]]) -> None:
     with suppress(Exception):  # the rest is worth keeping without it
         file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in have()))
+
+
+def _records(mars: MarsCluster, topic: str) -> Iterable[dict[str, object]]:
+    return map(_told, mars.messages(topic))
 
 
 def _told(message: Message) -> dict[str, object]:
@@ -47,7 +53,7 @@ def _told(message: Message) -> dict[str, object]:
         "offset": message.offset(),
         "at_ms": message.timestamp()[1],
         "key": _text(message.key()),
-        "headers": {name: _text(value) for name, value in message.headers() or []},
+        "headers": {name: _text(value) for name, value in headers_of(message).items()},
         "value": _text(message.value()),
     }
 

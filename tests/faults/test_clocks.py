@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -83,15 +84,16 @@ def mars(cluster: MarsCluster, pair: Failover) -> Iterator[MarsCluster]:
 def test_16_the_clock_of_the_store_jumps(
     mars: MarsCluster, pair: Failover, store_clock: LibraryClock
 ) -> None:
+    def shows(ahead_s: float) -> bool:
+        return abs(pair.replica.clock_s() - time.time() - ahead_s) < NEAR_S
+
     with Load(mars, "f16_store", seconds=LONG_S, window_s=WINDOW_S).running() as load:
         load.goes_on(ROWS)
         for ahead_s in JUMPS_S:
             store_clock.put(ahead_s)
             wait_for(
                 "the store's clock",
-                lambda ahead_s=ahead_s: (
-                    abs(pair.replica.clock_s() - time.time() - ahead_s) < NEAR_S
-                ),
+                partial(shows, ahead_s),
             )
             load.goes_on(ROWS)
         load.end()

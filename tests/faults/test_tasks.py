@@ -9,6 +9,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,14 +94,13 @@ class Users:
             return
         name = self._chance.choice(names)
         sql = self._chance.choice([ALL_ROWS, DNS_ROWS])
-        self._chance.choice(
-            [
-                lambda: self._client.pause_task(name),
-                lambda: self._client.resume_task(name),
-                lambda: self._client.change_task(name, sql, options=OPTIONS),
-                lambda: self._client.delete_task(name),
-            ]
-        )()
+        deeds: list[Callable[[], object]] = [
+            lambda: self._client.pause_task(name),
+            lambda: self._client.resume_task(name),
+            lambda: self._client.change_task(name, sql, options=OPTIONS),
+            lambda: self._client.delete_task(name),
+        ]
+        self._chance.choice(deeds)()
 
     def _create(self) -> None:
         if self._made < TASKS:
@@ -148,7 +148,7 @@ def _revive(mars: MarsCluster) -> list[str]:
         return task.lag is not None and task.lag.rows == 0 and client.ledger(name).open == 0
 
     for name in names:
-        wait_for(f"{name} without lag", lambda name=name: caught_up(name), seconds=120)
+        wait_for(f"{name} without lag", partial(caught_up, name), seconds=120)
     return names
 
 

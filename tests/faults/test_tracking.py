@@ -56,9 +56,10 @@ def incidents(mars: MarsCluster, kind: str) -> list[Incident]:
 
 def newest_entries(client: redis.Redis, task: str) -> dict[str, bytes]:
     """The newest entry of each log of a task."""
-    found = {}
+    found: dict[str, bytes] = {}
     for key in client.scan_iter(f"mars:{{{task}}}:log:*"):
-        for number, _fields in client.xrevrange(key, count=1):
+        for number, _fields in client.xrevrange(key, count=1) or []:
+            assert isinstance(number, bytes)
             found[key.decode()] = number
     return found
 

@@ -59,6 +59,7 @@ def test_12_the_session_of_the_leader_ends_while_it_stands_still(mars: MarsClust
     with load.running():
         load.goes_on(1)
         before = _leader(mars)
+        assert before.member is not None
         mars.kill(before.member, signal.SIGSTOP)
         try:
             wait_until_missed(mars, before.member)

@@ -114,6 +114,7 @@ def test_a_lost_driver_is_replaced(kafka_server: KafkaServer, spark_shelf: Spark
     job = map_job(topic, topic_id, *whole([ROWS // PARTITIONS] * PARTITIONS))
     before = engine.map(job)
     gateway = engine._session.sparkContext._gateway  # type: ignore[union-attr]
+    assert gateway is not None
     os.kill(gateway.proc.pid, signal.SIGKILL)
     gateway.proc.wait()
     with pytest.raises(Unavailable):

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from mars.adapters.kafka.read.rows import headers_of
 from mars.client.answers import Ledger
 from mars.client.blocking import Client
 from mars.core.errors import MarsError
@@ -37,11 +38,12 @@ PAUSE_SHARE = 0.05
 """Of the time that has gone by, between two looks: each takes a processor some milliseconds."""
 
 Answer = TypeVar("Answer")
+Lent = TypeVar("Lent", bound="MarsCluster")
 
 
 def wait_for(
     what: str,
-    look: Callable[[], Answer],
+    look: Callable[[], Answer | Literal[False] | None],
     *,
     seconds: float = WAIT_S,
     pause_s: float | None = None,
@@ -79,7 +81,7 @@ def running_mars(folder: Path, *options: str, settings: str = "") -> Iterator[Ma
     mars.down()
 
 
-def lent(mars: MarsCluster) -> Iterator[MarsCluster]:
+def lent(mars: Lent) -> Iterator[Lent]:
     """The same cluster for another file; its tasks are deleted then: idle ones cost as well."""
     yield mars
 
@@ -337,7 +339,7 @@ class MarsCluster:
 
 
 def _result(message: Message) -> Result:
-    headers = {name: (value or b"").decode() for name, value in message.headers() or []}
+    headers = {name: value.decode() for name, value in headers_of(message).items()}
     return message.key() or b"", json.loads(message.value() or b"{}"), headers
 
 

@@ -228,8 +228,3 @@ class AccompaniedLoad(Load):
             kind.group(value): {name: value[name] for name in value.keys() - kind.not_computed}
             for _key, value, _headers in came
         }
-
-    def delete(self) -> None:
-        """End all its tasks."""
-        for name in self.names:
-            self.mars.client.delete_task(name)

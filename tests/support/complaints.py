@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.support.cluster import MarsCluster, wait_for
 
@@ -71,7 +72,7 @@ def bring_about(mars: MarsCluster) -> None:
     mars.client.pause_task("paused")
     for one in found:
         if one.after:
-            wait_for(f"a result of {one.name}", lambda name=one.name: _results(mars, name))
+            wait_for(f"a result of {one.name}", partial(_results, mars, one.name))
             _send(mars, one, one.after)
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from mars.adapters.kafka.read.rows import headers_of
 from tests.support.cluster import MarsCluster, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -195,7 +196,7 @@ class Seen:
 
 
 def _result(message: Message) -> Result:
-    row, headers = json.loads(message.value() or b""), dict(message.headers() or [])
+    row, headers = json.loads(message.value() or b""), headers_of(message)
     bucket = int(headers["mars-bucket"])
     return Result(time.time(), row["window_start"], row["sip"], row["count"], bucket)
 

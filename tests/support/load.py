@@ -88,6 +88,16 @@ class Load:
         """The task's query."""
         return SUMS.format(stream=self.name, window_s=self.window_s)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all its tasks."""
+        return (self.name,)
+
+    def delete(self) -> None:
+        """End all its tasks."""
+        for name in self.names:
+            self.mars.client.delete_task(name)
+
     def declare(self) -> None:
         """Topic, stream and task."""
         self.mars.topic(self.name, PARTITIONS, max_message_bytes=MESSAGE_BYTES_MAX)

@@ -78,6 +78,7 @@ def computed(query: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, An
     """The lines of a query of DuckDB over the rows, which are its table `arrived`."""
     arrived = pa.Table.from_pylist([dict(row) for row in rows])  # noqa: F841 -- DuckDB finds it
     cursor = duckdb.sql(query)
+    assert cursor is not None
     names = cursor.columns
     return [dict(zip(names, line, strict=True)) for line in cursor.fetchall()]
 

@@ -24,7 +24,7 @@ WINDOW_MS = 10_000
 
 WIDTH = 1100
 
-DELAY = {"delay": "1s"}
+DELAY: dict[str, object] = {"delay": "1s"}
 TASKS: dict[str, tuple[str, dict[str, object]]] = {
     "by_sip": (
         "SELECT sip, count(*), sum(bytes) AS bytes FROM flows GROUP BY sip WINDOWING 10 s",

@@ -52,7 +52,7 @@ ASK_S = 20.0
 CHUNK_BYTES = 65_536
 
 EVERY_ACL = AclBindingFilter(
-    *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),
+    *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),  # type: ignore[arg-type]
     *(AclOperation.ANY, AclPermissionType.ANY),
 )
 

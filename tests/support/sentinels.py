@@ -64,8 +64,8 @@ class SentinelServer(ValkeyServer):
         self._call("ACL", "SETUSER", user, "on", f">{password}", *rights)
 
     def _call(self, *words: object) -> Any:
-        own = {"password": self.password or None}
-        client = redis.Redis(HOST, self.port, decode_responses=True, **own)
+        password = self.password or None
+        client = redis.Redis(HOST, self.port, password=password, decode_responses=True)
         try:
             return client.execute_command(*words)
         finally:
@@ -116,7 +116,7 @@ class Guarded:
 
         def synchronised() -> bool:
             info: Any = self._info(port)
-            return info.get("role") == "slave" and info.get("master_link_status") == "up"
+            return (info.get("role"), info.get("master_link_status")) == ("slave", "up")
 
         wait_for("a replica", synchronised)
 

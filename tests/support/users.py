@@ -130,7 +130,7 @@ class Step:
             case What.CHANGE | What.CHANGE_IF:
                 return f"{self.what.value}: {self.query.name}"
             case _:
-                return self.what.value
+                return str(self.what.value)
 
 
 Outcome = tuple[int, bool]
@@ -146,7 +146,8 @@ def script(chance: random.Random, names: Sequence[str]) -> list[Step]:
         wait_s, name = chance.uniform(*PAUSE_S), chance.choice(names)
         (what,) = chance.choices(list(can[name]), list(can[name].values()))
         query = other_query(chance, queries[name])
-        start = chance.choice(["latest", "earliest", chance.randint(*BACK_S)])
+        starts: list[str | int] = ["latest", "earliest", chance.randint(*BACK_S)]
+        start = chance.choice(starts)
         steps.append(Step(wait_s, name, what, query, start))
         can[name] = _AFTER.get(what, can[name])
         if what in {What.REGISTER, What.CHANGE, What.CHANGE_IF}:

@@ -200,7 +200,7 @@ class _ResultsOf:
         due = {
             group: line
             for group, line in self.wanted.items()
-            if (bucket := buckets.get(json.dumps(list(group[2:])).encode())) in last
+            if (bucket := buckets.get(json.dumps(list(group[2:])).encode(), -1)) in last
             and group[1] <= last[bucket]
         }
         lost = {
