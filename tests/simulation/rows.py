@@ -80,6 +80,8 @@ class Query:
     landmark_ms: int = 0
     counts: Counting | None = None
     """Its windows are of so many rows, and go by no time."""
+    buckets: str = "all"
+    """Or `one`, for all of its groups."""
     most_ms: int = 0
     """Its windows are sessions with gaps of `size_ms`, and at most so long."""
 
@@ -130,6 +132,8 @@ class Query:
         if self.counts is not None:
             return {}
         options = {**OPTIONS, "delay": f"{self.delay_ms}ms"}
+        if self.buckets != "all":
+            return {**options, "buckets": self.buckets}
         if self.idle_after_ms:
             return {**options, "idle_after": f"{self.idle_after_ms}ms"}
         if self.watermark != "partition":

@@ -156,7 +156,7 @@ def test_windows_are_finished_to_the_same_bytes(
 
 
 def test_rows_are_counted_one_by_one_for_the_usual_queries() -> None:
-    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 10 + [False] * 2
+    assert [rowwise.is_known(PLANS[query]) for query in QUERIES] == [True] * 11 + [False] * 2
 
 
 @pytest.mark.parametrize("folds", [False, True])
