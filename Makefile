@@ -1,5 +1,5 @@
 # make install   .venv and the jars of the embedded cluster; quick when nothing changed
-# make check     format, lint, types, import rules and unit tests: under a minute
+# make check     format, lint, types (tests too), import rules and unit tests: under a minute
 # make test      check, then every test there is
 # make simulate SEEDS=n   n runs of the simulation; one again: python -m tests.simulation.replay SEED
 # make mutants   small changes of the protocol's files, each of which some test must notice; SAMPLE=n: so
@@ -69,7 +69,7 @@ check: $(STAMP)
 lint: $(STAMP)
 	$(RUN)/ruff format --check $(CODE) tests
 	$(RUN)/ruff check $(CODE) tests
-	$(RUN)/mypy $(CODE)
+	$(RUN)/mypy $(CODE) tests
 	$(RUN)/lint-imports
 
 unit: $(STAMP)
