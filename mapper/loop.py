@@ -264,9 +264,9 @@ class MapperLoop:
                 | Hint()
             ):
                 return self._act_on_source(instruction)
-            case FailTask(task=task, version=version, detail=detail):
+            case FailTask(task=task, run=run, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
-                self._attempt("zookeeper", lambda: fail_task(self._registry, task, version, detail))
+                self._attempt("zookeeper", lambda: fail_task(self._registry, task, run, detail))
                 return None
             case Report():
                 logs.warning(self._log, instruction.detail, kind=instruction.kind)

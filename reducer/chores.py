@@ -81,7 +81,7 @@ class Chores:
     def _tell_failures(self) -> bool:
         for failure in list(self._failures.values()):
             try:
-                fail_task(self._registry, failure.task, failure.version, failure.detail)
+                fail_task(self._registry, failure.task, failure.run, failure.detail)
             except Unavailable as problem:
                 self._services.lost(problem)
                 return False

@@ -344,7 +344,7 @@ class ReducerLoop:
         if len(reads) == 1:
             (read,) = reads
             detail = f"its log in the store cannot be read: {problem}"
-            self._carry_out([FailTask(read.task, read.version, detail)])
+            self._carry_out([FailTask(read.task, read.run, detail)])
             return
         for read in reads:
             self._read_logs([read])

@@ -167,9 +167,9 @@ class LeaderReign:
             case EndCatchUp(task=task):
                 if set_catch_up(self._ports.registry, task, {}, lead):
                     logs.warning(_log, "no bulk process runs, mappers catch up instead", task=task)
-            case FailTask(task=task, version=version, detail=detail):
+            case FailTask(task=task, run=run, detail=detail):
                 logs.error(_log, "a task failed", task=task, detail=detail)
-                fail_task(self._ports.registry, task, version, detail, lead)
+                fail_task(self._ports.registry, task, run, detail, lead)
             case _:
                 self._act_on_store(decision, lead.epoch)
 

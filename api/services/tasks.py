@@ -209,9 +209,7 @@ class TaskService:
 
     def resume(self, name: str) -> TaskDefinition:
         """Go on with a paused or failed task where it stopped. Raises NotFound."""
-        return self._transition(
-            name, lambda task: replace(task, state=TaskState.RUNNING, detail="")
-        )
+        return self._transition(name, TaskDefinition.resumed)
 
     def delete(self, name: str) -> None:
         """End a task; its results stay in Kafka. Raises NotFound."""

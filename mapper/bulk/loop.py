@@ -168,10 +168,10 @@ class BulkLoop:
                 return self._ask(instruction)
             case SetCatchUp(task=task, fences=fences):
                 self._services.attempt("zookeeper", lambda: self._set_catch_up(task, fences))
-            case FailTask(task=task, version=version, detail=detail):
+            case FailTask(task=task, run=run, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 self._services.attempt(
-                    "zookeeper", lambda: fail_task(self._registry, task, version, detail)
+                    "zookeeper", lambda: fail_task(self._registry, task, run, detail)
                 )
             case Report(detail=detail):
                 logs.warning(self._log, detail)

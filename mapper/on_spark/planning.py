@@ -95,7 +95,8 @@ def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
             plan = task.plans.get(version)
             # Rows that are counted are mapped one after the other, by the other mappers.
             if first < end and plan is not None and not plan.maps_in_order:
-                yield Share(name, head.epoch, version, plan, Range(lane, first, end))
+                run, part = task.definition.run, Range(lane, first, end)
+                yield Share(name, run, head.epoch, version, plan, part)
 
 
 def joined(shares: Iterable[Share], rows_max: int) -> list[tuple[Share, ...]]:

@@ -78,10 +78,10 @@ class Taking:
         match outcome:
             case Added():
                 self._append(outcome)
-            case Refused(task=task, version=version, detail=detail):
+            case Refused(task=task, run=run, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 self._services.attempt(
-                    "zookeeper", lambda: fail_task(self._registry, task, version, detail)
+                    "zookeeper", lambda: fail_task(self._registry, task, run, detail)
                 )
             case Unread(detail=detail):
                 self._services.lost(Unavailable("kafka", detail))
@@ -97,11 +97,11 @@ class Taking:
         """The store wants the rows before `offset` by themselves."""
         task = self._tasks().get(added.task)
         plan = None if task is None else task.plans.get(added.version)
-        if plan is None:
+        if task is None or plan is None:
             return
         (whole,) = added.mapped.ranges
         part = Range(whole.lane, whole.first, offset)
-        share = Share(added.task, added.epoch, added.version, plan, part)
+        share = Share(added.task, task.definition.run, added.epoch, added.version, plan, part)
         for outcome in self._map_again(added.topic, share):
             if isinstance(outcome, Added):
                 self._offer(outcome)

@@ -7,7 +7,7 @@ query as text. A process compiles them into plans as soon as it has read them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -29,6 +29,12 @@ value of a field's type, what is bad. A release that judges any row otherwise ra
 REGISTER_AGAIN = "delete the task and register it again"
 """How the detail of a failure ends that no resume mends, for one of a topic that was made anew:
 the task would go on at offsets that mean other rows by now."""
+
+
+TaskRun = tuple[int, int]
+"""Which run of a task: the first version of the task that bears the name, and how often that was
+resumed. Later runs are higher. A failure names the run that it ended, and is none of a later one.
+"""
 
 
 class TaskState(StrEnum):
@@ -152,6 +158,7 @@ class TaskDefinition:
     of the task that now bears the name begin with `first_version`. `backfills` are those of that
     task, fixed when it was registered. Below the offsets of `catch_up` lanes are a bulk process's,
     and mappers leave them alone. `set_name` is the set of tasks that made it, empty for none.
+    `resumes`: how often it was resumed.
     """
 
     name: TaskName
@@ -162,6 +169,7 @@ class TaskDefinition:
     backfills: tuple[Backfill, ...] = ()
     catch_up: Mapping[Lane, int] = field(default_factory=dict)
     set_name: str = ""
+    resumes: int = 0
 
     @property
     def current(self) -> TaskVersion:
@@ -172,6 +180,17 @@ class TaskDefinition:
     def begun(self) -> tuple[TaskVersion, ...]:
         """The versions whose start is decided, oldest first."""
         return tuple(version for version in self.versions if version.starts is not None)
+
+    @property
+    def run(self) -> TaskRun:
+        """The run that it is in, or was in last."""
+        return self.first_version, self.resumes
+
+    def resumed(self) -> TaskDefinition:
+        """It goes on in another run; as it is if it runs."""
+        if self.state is TaskState.RUNNING:
+            return self
+        return replace(self, state=TaskState.RUNNING, detail="", resumes=self.resumes + 1)
 
     @property
     def ends(self) -> Mapping[Lane, int]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from mars.core.definitions import TaskDefinition, TaskState, TaskVersion
+from mars.core.definitions import TaskDefinition, TaskRun, TaskState, TaskVersion
 from mars.core.errors import RequestError, TopicRefused
 from mars.core.plan import Plan
 from mars.core.types import Lane, TaskName, Topic
@@ -97,7 +97,7 @@ class TaskSource:
         for topic, found in outputs:
             if isinstance(found, TopicRefused):
                 detail = f"its rows cannot be written: {found.detail}"
-                fail_task(self._registry, definition.name, definition.current.version, detail)
+                fail_task(self._registry, definition.name, definition.run, detail)
                 failed = replace(definition, state=TaskState.FAILED, detail=detail)
                 return RunnableTask(failed, plans, {})
             partitions[topic] = found.partitions
@@ -147,17 +147,17 @@ def set_catch_up(
 def fail_task(
     registry: Registry,
     name: TaskName,
-    version: int,
+    run: TaskRun,
     detail: str,
     lead: Leadership | None = None,
 ) -> None:
-    """Mark a running task as failed, which had this version when it failed.
+    """Mark a running task as failed, which failed in this run.
 
-    Nothing happens to one that is not running any more, or was made anew under the name since.
+    Nothing happens to one that is not running any more, or was resumed or made anew since.
     """
 
     def failed(task: TaskDefinition) -> TaskDefinition:
-        if version < task.first_version:
+        if run < task.run:
             return task
         return replace(task, state=TaskState.FAILED, detail=detail)
 

@@ -188,7 +188,7 @@ class Users:
         if state is TaskState.RUNNING:
             self._write(replace(tasks[name], state=TaskState.PAUSED))
         elif state is TaskState.PAUSED:
-            self._write(replace(tasks[name], state=TaskState.RUNNING))
+            self._write(tasks[name].resumed())
 
     def _change(self, chance: random.Random, tasks: Mapping[TaskName, TaskDefinition]) -> None:
         task = tasks[chance.choice(sorted(tasks))]
@@ -249,7 +249,7 @@ class Users:
         """At the end everything runs."""
         for task in self._servers.registry.tasks().values():
             if task.state is TaskState.PAUSED:
-                self._write(replace(task, state=TaskState.RUNNING))
+                self._write(task.resumed())
 
     # ---------------------------------------------------------------------------- what they do
 

@@ -130,7 +130,7 @@ class Chronicle:
         """Say that a task has failed, as a process does that fails with it. Raises Unavailable."""
         found = self._registry.task(TaskName(name))
         assert found is not None, f"{name} is gone, and nobody has deleted it"
-        fail_task(self._registry, TaskName(name), found[0].current.version, "a fault says so")
+        fail_task(self._registry, TaskName(name), found[0].run, "a fault says so")
 
     def _follow(self) -> None:
         while not self._over.wait(LOOK_S):

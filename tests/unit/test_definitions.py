@@ -44,3 +44,11 @@ def test_a_version_carries_all_that_judges_its_rows() -> None:
     version = TaskVersion(1, "SELECT", {}, RICH, "id", 0, {})
     task = TaskDefinition(TaskName("t"), TaskState.RUNNING, (version,))
     assert decode_definition(encode_definition(task)).current.stream == RICH
+
+
+def test_a_task_of_a_release_before_is_in_its_first_run() -> None:
+    task = TaskDefinition(TaskName("t"), TaskState.PAUSED, (), first_version=3)
+    raw = encode_definition(task).replace(b',"resumes":0', b"")
+    assert b"resumes" not in raw
+    assert decode_definition(raw).run == (3, 0)
+    assert decode_definition(encode_definition(task.resumed())).run == (3, 1)

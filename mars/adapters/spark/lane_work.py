@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mars.adapters.spark.reading import read_here
+from mars.core.definitions import TaskRun
 from mars.core.errors import JobFailed, SettingsError, TaskLimit, Unavailable
 from mars.core.plan import Plan, Stream, reads_keys
 from mars.core.settings import Settings
@@ -34,6 +35,7 @@ class Share:
     """The rows of a lane that one version of a task takes; `epoch` is the store's as planned."""
 
     task: TaskName
+    run: TaskRun
     epoch: StoreEpoch
     version: int
     plan: Plan
@@ -54,7 +56,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """A task cannot take its rows, whoever tries."""
 
     task: TaskName
-    version: int
+    run: TaskRun
     detail: str
 
 
@@ -183,7 +185,7 @@ class _Mapping:
         for share in self.work.shares:
             pieces = self.pieces.get(share.task)
             if share.task in self.refused:
-                yield Refused(share.task, share.version, self.refused[share.task])
+                yield Refused(share.task, share.run, self.refused[share.task])
             elif pieces:
                 yield self._combined(share, pieces)
 
@@ -191,9 +193,9 @@ class _Mapping:
         try:
             mapped = combine(share.plan, pieces)
         except TaskLimit as problem:
-            return Refused(share.task, share.version, str(problem))
+            return Refused(share.task, share.run, str(problem))
         except Exception as problem:  # noqa: BLE001 -- whatever it is, only this task stops (I7)
-            return Refused(share.task, share.version, _unexpected(problem))
+            return Refused(share.task, share.run, _unexpected(problem))
         return Added(self.work.topic, share.task, share.epoch, share.version, mapped)
 
 

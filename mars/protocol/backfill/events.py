@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mars.core.definitions import TaskRun
 from mars.core.types import Lane, Mapped, StoreEpoch, TaskName, Topic
 from mars.protocol.ports import AppendOutcome, Head, MapJob
 from mars.protocol.runnable import RunnableTask
@@ -61,10 +62,10 @@ class SetCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class FailTask:
-    """The task cannot go on: set it to failed, unless it was made anew since."""
+    """The task cannot go on: set it to failed, unless it was resumed or made anew since."""
 
     task: TaskName
-    version: int
+    run: TaskRun
     detail: str
 
 

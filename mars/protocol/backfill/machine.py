@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
 
-from mars.core.definitions import Backfill, FileHistory, TaskDefinition
+from mars.core.definitions import Backfill, FileHistory, TaskDefinition, TaskRun
 from mars.core.types import (
     Lane,
     Mapped,
@@ -102,6 +102,7 @@ class _Piece:
 
     step: Step
     job: MapJob
+    run: TaskRun
     mapped: Mapped | None = None
     appending: bool = False
 
@@ -259,7 +260,7 @@ class BackfillMachine:
                 ranges=step.ranges,
                 files=step.files,
             )
-            self._pieces[job.id] = _Piece(step, job)
+            self._pieces[job.id] = _Piece(step, job, task.definition.run)
             instructions.append(StartJob(job))
         return instructions
 
@@ -291,8 +292,7 @@ class BackfillMachine:
             return self._work()
         del self._pieces[event.job_id]
         if event.lasting:
-            job = piece.job
-            return [FailTask(job.task, job.version.version, event.problem), *self._work()]
+            return [FailTask(piece.job.task, piece.run, event.problem), *self._work()]
         self._wait_until_ms = self._now_ms + RETRY_PAUSE_MS
         return [Report(f"a job for task {piece.job.task} is tried again: {event.problem}")]
 

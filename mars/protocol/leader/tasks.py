@@ -47,7 +47,7 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     name, epoch = definition.name, head.epoch
     if definition.state is TaskState.RUNNING and _topic_made_again(view, definition):
         detail = made_anew(definition.current.stream.topic)
-        return [FailTask(name, definition.current.version, detail)]
+        return [FailTask(name, definition.run, detail)]
     if definition.current.starts is None:
         return _towards_new_version(view, definition, head)
     wanted = definition.state is TaskState.RUNNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mars.core.definitions import TaskDefinition
+from mars.core.definitions import TaskDefinition, TaskRun
 from mars.core.plan import Stream
 from mars.core.types import (
     Bucket,
@@ -118,10 +118,10 @@ class EndCatchUp:
 
 @dataclass(frozen=True, slots=True)
 class FailTask:
-    """The task cannot go on: set it to failed, unless it was made anew since."""
+    """The task cannot go on: set it to failed, unless it was resumed or made anew since."""
 
     task: TaskName
-    version: int
+    run: TaskRun
     detail: str
 
 

@@ -191,7 +191,7 @@ class Offering:
     def fail(self, view: TaskView, detail: str) -> list[Instruction]:
         """Stop a task, and that one only."""
         view.stop()
-        return [FailTask(view.name, view.task.definition.current.version, detail)]
+        return [FailTask(view.name, view.task.definition.run, detail)]
 
     def answered(self, event: Offered) -> list[Instruction]:
         """The store has answered an offer, or it is not known what became of it."""

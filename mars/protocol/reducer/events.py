@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mars.core.definitions import TaskRun
 from mars.core.types import AssignmentEpoch, Bucket, Entry, Sequence64, StoreEpoch, TaskName
 from mars.protocol.ports import (
     Assignment,
@@ -61,8 +62,8 @@ class ReadLog:
     task: TaskName
     after: Sequence64
     upto: Sequence64
-    version: int
-    """The current one of the log that is read."""
+    run: TaskRun
+    """The run of the task for which it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +157,11 @@ class ReleaseBucket:
 class FailTask:
     """Mark a task as failed in the registry; `detail` says why and what to do.
 
-    `version` is one that the task had: one made anew under its name is left alone.
+    `run` is the one that it failed in: a task that was resumed or made anew since is left alone.
     """
 
     task: TaskName
-    version: int
+    run: TaskRun
     detail: str
 
 

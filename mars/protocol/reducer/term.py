@@ -48,7 +48,7 @@ class TaskWentBack(Exception):
 class Failing:
     """Tasks that have failed here: they are left out until they were seen as failed, and run again.
 
-    A task made anew under the name of one that failed is another one, and is not left out.
+    One that was resumed, or made anew under the name, is in another run, and is not left out.
     """
 
     def __init__(self) -> None:
@@ -61,8 +61,7 @@ class Failing:
 
     def fail(self, task: RunnableTask, detail: str) -> FailTask:
         """Leave a task out from now on."""
-        version = task.definition.current.version
-        failure = self._failures[task.name] = FailTask(task.name, version, detail)
+        failure = self._failures[task.name] = FailTask(task.name, task.definition.run, detail)
         return failure
 
     def given(self, tasks: Iterable[RunnableTask]) -> None:
@@ -76,7 +75,7 @@ class Failing:
     def refused(
         self, name: TaskName | None, detail: str, tasks: Mapping[TaskName, RunnableTask]
     ) -> list[Instruction]:
-        """The sink refused rows of a task, which fails: not another that bears its name by now."""
+        """The sink refused rows of a task, which fails: not in another run than they are of."""
         task = None if name is None else self._given.get(name)
         if task is None:
             return []
@@ -93,11 +92,11 @@ class Failing:
         return [*self._failures.values()]
 
     def update(self, tasks: Mapping[TaskName, RunnableTask]) -> None:
-        """Forget the failures of tasks that are known to have failed, to be gone, or new."""
+        """Forget failures of tasks that are known to have failed or gone, and of earlier runs."""
         for name, failure in list(self._failures.items()):
             task = tasks.get(name)
             stays = task is not None and not (task.deleted or task.failed)
-            if task is None or not stays or failure.version < task.definition.first_version:
+            if task is None or not stays or failure.run < task.definition.run:
                 del self._failures[name]
 
 
@@ -259,8 +258,8 @@ class Term:
                 reads.append(RestoreLog(bucket, self.number, name, head.epoch, head.born, bases))
             elif part.position.is_behind(head):
                 self._pending[name] = head
-                after = part.position.last_seq
-                reads.append(ReadLog(bucket, self.number, name, after, head.seq, head.version))
+                after, run = part.position.last_seq, part.task.definition.run
+                reads.append(ReadLog(bucket, self.number, name, after, head.seq, run))
             else:
                 failed = self.attempt(name, partial(part.drained, head))
                 if failed is not None:

@@ -470,6 +470,9 @@ def test_failed_task_says_why_and_can_be_resumed(world: World) -> None:
     assert "too many keys" in problem(world.http.post("/v1/tasks/by_sip/pause"), 409)["detail"]
     resumed = world.http.post("/v1/tasks/by_sip/resume").json()
     assert (resumed["state"], resumed["detail"]) == ("running", "")
+    for _once_more in range(2):
+        assert world.kafka.definitions[TaskName("by_sip")].run == (1, 1)
+        world.http.post("/v1/tasks/by_sip/resume")
 
 
 def test_deleted_task_is_gone_but_its_name_is_remembered(world: World) -> None:

@@ -138,11 +138,14 @@ def make_task(
     state: TaskState = TaskState.RUNNING,
     window: WindowShape = TUMBLING,
     first_version: int = 1,
+    resumes: int = 0,
     **options: Unpack[PlanOptions],
 ) -> RunnableTask:
     """A task with plans of all its versions and two output partitions."""
     kept = versions or (make_version(),)
-    definition = TaskDefinition(TaskName(name), state, kept, first_version=first_version)
+    definition = TaskDefinition(
+        TaskName(name), state, kept, first_version=first_version, resumes=resumes
+    )
     plans = {one.version: make_plan(name, one.version, window, **options) for one in kept}
     return RunnableTask(definition, plans, {f"mars.results.{name}": 2})
 

@@ -392,7 +392,7 @@ def test_a_draft_may_be_refused() -> None:
     here = owned()
     drafted(here)
 
-    assert here.refuse() == [FailTask(NAME, 1, "why")]
+    assert here.refuse() == [FailTask(NAME, (1, 0), "why")]
 
 
 def test_a_window_none_of_whose_groups_pass_is_finished_only_once(

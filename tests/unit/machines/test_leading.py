@@ -955,8 +955,9 @@ def test_a_task_whose_topic_was_deleted_and_made_again_fails_and_says_what_to_do
     again = view(topic_ids={Topic("flows"): "another"})
 
     assert LeaderMachine().decide(there) == LeaderMachine().decide(view())
+    again = replace(again, tasks={TASK: replace(task(), resumes=3)})
     (failed,) = [one for one in LeaderMachine().decide(again) if isinstance(one, FailTask)]
-    assert failed.task == TASK
+    assert (failed.task, failed.run) == (TASK, (1, 3))
     assert "topic flows was deleted and made again" in failed.detail
     assert not resume_helps(failed.detail)
 

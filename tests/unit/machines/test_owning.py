@@ -176,7 +176,7 @@ def test_outcomes_of_earlier_terms_are_ignored() -> None:
     assert here.machine.audited(EmissionsAudited(BUCKET, old, ("x",))) == []
     assert here.machine.committed(BucketCommitted(BUCKET, old, Committed((), 9))) == []
     assert here.machine.failed(BucketFailed(BUCKET, old, True, "late")) == []
-    request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1), 1)
+    request = ReadLog(BUCKET, old, NAME, Sequence64(0), Sequence64(1), (1, 0))
     late = LogRead(request, LogSlice(None, ()), make_head(1, {P0: 1}))
     assert here.machine.log_read(late) == []
     assert here.machine.state is OwnerState.CLAIMING
@@ -187,7 +187,7 @@ def test_a_task_whose_output_is_refused_fails_alone() -> None:
     here.own()
 
     here.due()
-    assert here.refuse() == [FailTask(NAME, 1, "why")]
+    assert here.refuse() == [FailTask(NAME, (1, 0), "why")]
     here.machine.ticked(RETRY_PAUSE_MS)
     here.own()
     heads = {NAME: make_head(1, {P0: 1}), OTHER: make_head(1, {P0: 1})}
@@ -315,7 +315,42 @@ def test_a_task_made_anew_during_a_commit_of_the_one_before_does_not_fail() -> N
     here.machine.ticked(RETRY_PAUSE_MS)
     here.own()
     here.due(version=2, now_ms=RETRY_PAUSE_MS)
-    assert here.refuse() == [FailTask(NAME, 2, "why")]
+    assert here.refuse() == [FailTask(NAME, (2, 0), "why")]
+
+
+def test_a_task_that_failed_and_was_resumed_before_anybody_saw_it_is_read() -> None:
+    """It was left out for ever, or failed once more for what it had failed for before."""
+    here = Bucket()
+    here.own()
+    here.due()
+    here.refuse()
+
+    assert here.machine.tasks_changed({NAME: make_task(resumes=1)}) == []
+    here.machine.ticked(RETRY_PAUSE_MS)
+    here.own()
+    here.due(now_ms=RETRY_PAUSE_MS)
+    assert here.refuse() == [FailTask(NAME, (1, 1), "why")]
+
+
+def test_a_task_resumed_during_a_commit_does_not_fail_for_the_run_before() -> None:
+    """Another bucket had failed it."""
+    here = Bucket()
+    here.own()
+    here.due()
+    here.change(make_task(resumes=1))
+
+    assert here.refuse() == []
+    assert here.machine.tasks_changed({NAME: make_task(resumes=1)}) == []
+
+
+def test_a_log_is_read_for_the_run_that_the_task_is_in() -> None:
+    here = Bucket(make_task(resumes=2))
+    here.own()
+
+    (read,) = here.machine.heads_read({NAME: make_head(1, {P0: 1})})
+
+    assert isinstance(read, ReadLog)
+    assert read.run == (1, 2)
 
 
 def test_a_task_made_anew_after_a_commit_of_the_one_before_fails_by_its_own() -> None:
@@ -325,7 +360,7 @@ def test_a_task_made_anew_after_a_commit_of_the_one_before_fails_by_its_own() ->
     here.change(MADE_ANEW)
 
     here.due(version=2)
-    assert here.refuse() == [FailTask(NAME, 2, "why")]
+    assert here.refuse() == [FailTask(NAME, (2, 0), "why")]
 
 
 def test_a_store_that_went_back_is_reported_and_stops_the_bucket() -> None:
@@ -353,7 +388,7 @@ def test_what_is_new_in_the_log_is_read_up_to_the_head() -> None:
 
     (read,) = here.machine.heads_read({NAME: make_head(5, {P0: 4})})
 
-    assert read == ReadLog(BUCKET, here.term, NAME, Sequence64(2), Sequence64(5), 1)
+    assert read == ReadLog(BUCKET, here.term, NAME, Sequence64(2), Sequence64(5), (1, 0))
 
 
 def test_a_store_of_another_epoch_is_not_read() -> None:

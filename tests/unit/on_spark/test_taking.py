@@ -289,7 +289,7 @@ def test_rows_that_kafka_no_longer_has_are_accounted_as_gone() -> None:
 def test_outcomes_survive_their_travel() -> None:
     world = SparkWorld({0: [*rows(40), b"{", b"[]"]})
     world.add(make_task("a"))
-    outcomes = [*world.run(one_work(world)), Refused(TaskName("b"), 1, "why"), Unread("why")]
+    outcomes = [*world.run(one_work(world)), Refused(TaskName("b"), (1, 0), "why"), Unread("why")]
     raws = [lane_work.encode_outcome(one) for one in outcomes]
     assert [lane_work.decode_outcome(raw) for raw in raws] == outcomes
     added = outcomes[0]

@@ -110,8 +110,30 @@ def test_what_failed_before_a_task_was_made_anew_does_not_concern_it() -> None:
     anew = replace(definition("a"), first_version=2, detail="")
     assert registry.create_task(anew)
 
-    fail_task(registry, TaskName("a"), 1, "an old failure")
+    fail_task(registry, TaskName("a"), (1, 0), "an old failure")
     assert registry.tasks()[TaskName("a")] == anew
 
-    fail_task(registry, TaskName("a"), 2, "its own")
+    fail_task(registry, TaskName("a"), (2, 0), "its own")
     assert registry.tasks()[TaskName("a")].state is TaskState.FAILED
+
+
+def test_what_failed_before_a_task_was_resumed_does_not_concern_it() -> None:
+    """It failed, and was resumed, and what held up this failure has only then let go of it."""
+    registry = MemoryRegistry()
+    assert registry.create_task(replace(definition("a"), detail=""))
+    source = TaskSource(registry, "default")
+    before = source.poll()
+    assert before is not None
+    run = before[TaskName("a")].definition.run
+    fail_task(registry, TaskName("a"), run, "the first of them")
+    failed, expected = registry.task(TaskName("a")) or (None, 0)
+    assert failed is not None
+    assert registry.replace_task(failed.resumed(), expected)
+
+    fail_task(registry, TaskName("a"), run, "the second")
+
+    after = source.poll()
+    assert after is not None, "a process that has failed it takes it up again"
+    assert after[TaskName("a")].running
+    fail_task(registry, TaskName("a"), after[TaskName("a")].definition.run, "its own")
+    assert registry.tasks()[TaskName("a")].detail == "its own"

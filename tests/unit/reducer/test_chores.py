@@ -53,7 +53,7 @@ def test_a_failure_that_zookeeper_cannot_take_is_told_later_and_holds_up_no_trim
     chores = Chores(cast(Any, log), registry, ServiceHealth("reducer"))
     registry.fail_next("task")
 
-    assert not chores.do(FailTask(A, 1, "why"))
+    assert not chores.do(FailTask(A, (1, 0), "why"))
     assert chores.do(trim(1))
 
     assert log.trimmed == [1]

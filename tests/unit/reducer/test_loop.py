@@ -287,7 +287,7 @@ def test_messages_that_cannot_be_unpacked_make_one_incident_of_a_task_and_partit
             part = RejectedRange(Lane(lane), first, first + 12, Reason.UNDECODABLE, 12)
             partial = Partial(Bucket(1), RowCounts(bad=12), (), b"", Rejections((), (part,)))
             entry = Entry(Sequence64(1), 1, (Range(Lane(lane), first, first + 12),), partial)
-            read = ReadLog(Bucket(1), 1, ALL[0], Sequence64(0), Sequence64(9), 1)
+            read = ReadLog(Bucket(1), 1, ALL[0], Sequence64(0), Sequence64(9), (1, 0))
             loop._tell_of_undecodable_rows(read, LogSlice(None, (entry,)))
 
     assert [(one.lane, one.first, one.next) for one in told] == [("0", 7, 19), ("3", 7, 19)]
@@ -301,7 +301,8 @@ def head_at(seq: int) -> Head:
 def test_what_a_look_brings_is_taken_with_its_head_and_only_the_rest_is_read() -> None:
     brought, read_later = LogSlice(None, ()), LogSlice(None, (), run_id="later")
     reads = [
-        ReadLog(Bucket(bucket), 1, ALL[0], Sequence64(3), Sequence64(5), 1) for bucket in (0, 1)
+        ReadLog(Bucket(bucket), 1, ALL[0], Sequence64(3), Sequence64(5), (1, 0))
+        for bucket in (0, 1)
     ]
     taken: list[LogRead] = []
 

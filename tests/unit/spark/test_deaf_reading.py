@@ -56,7 +56,7 @@ def in_bulk() -> None:
 
 def in_a_round() -> None:
     """The work of a mapper on Spark."""
-    share = Share(make_plan("a").task, EPOCH, 1, make_plan("a"), PART)
+    share = Share(make_plan("a").task, (1, 0), EPOCH, 1, make_plan("a"), PART)
     work = LaneWork(Settings(), TOPIC, PART, BUCKETS, 10**9, (share,))
     (outcome,) = map(decode_outcome, work())
     assert isinstance(outcome, Unread)
