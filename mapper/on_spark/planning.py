@@ -79,7 +79,8 @@ def lanes_of(task: RunnableTask, head: Head | None) -> dict[int, int]:
 def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
     """For each task and lane with rows: from its next offset, at most `rows_max` messages.
 
-    A share ends where the next version begins.
+    A share ends where the next version begins. One that lies behind the end of its partition is of
+    a single row, by which it is found out whether the partition has lost what was read of it.
     """
     for name, task in look.tasks.items():
         head = look.heads.get(name)
@@ -89,6 +90,8 @@ def shares_of(look: RoundLook, rows_max: int) -> Iterator[Share]:
         for partition, first in lanes_of(task, head).items():
             lane = Lane(str(partition))
             end = min(ends.get(partition, 0), first + rows_max)
+            if end < first and partition in ends:
+                end = first + 1  # rows are lost, or the end is not: it is known once it is read
             version, boundary = task.definition.version_at(lane, first)
             if boundary is not None:
                 end = min(end, boundary)
@@ -103,7 +106,8 @@ def joined(shares: Iterable[Share], rows_max: int) -> list[tuple[Share, ...]]:
     """Shares of one topic and lane, put together where one reading serves several.
 
     Those whose first offset lies within the range of the lowest one are read with it, and cut where
-    it ends: tasks that are read together once stay together.
+    it ends: tasks that are read together once stay together. Nothing is read that none of them
+    wants: it may be lost.
     """
     by_lane: defaultdict[Lane, list[Share]] = defaultdict(list)
     for share in shares:
@@ -111,12 +115,13 @@ def joined(shares: Iterable[Share], rows_max: int) -> list[tuple[Share, ...]]:
     groups: list[tuple[Share, ...]] = []
     for lane in sorted(by_lane):
         group: list[Share] = []
-        end = 0
+        end = reached = 0
         for share in sorted(by_lane[lane], key=lambda one: (one.part.first, one.task)):
-            if not group or share.part.first >= end:
+            if not group or share.part.first >= end or share.part.first > reached:
                 groups += [tuple(group)] if group else []
-                group, end = [], share.part.first + rows_max
+                group, end, reached = [], share.part.first + rows_max, 0
             group.append(_until(share, end))
+            reached = max(reached, group[-1].part.next)
         groups.append(tuple(group))
     return groups
 

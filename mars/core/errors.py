@@ -13,6 +13,7 @@
     │   └── SourceMadeAnew     its source topic was deleted and made again
     ├── SnapshotLost           saved window state is not in Kafka as it was recorded
     ├── JobFailed              a Spark job cannot succeed, however often it is tried
+    │   └── PartitionCut       a partition ends before rows that were read of it
     ├── WaitedTooLong          what was waited for did not come in the time that was given
     ├── JobCancelled           a Spark job was stopped because somebody asked for it
     └── RequestError           what a user asked for cannot be done as asked
@@ -108,6 +109,14 @@ class SnapshotLost(MarsError):
 
 class JobFailed(MarsError):
     """The rows or the plan of a Spark job are at fault: trying again will not help."""
+
+
+class PartitionCut(JobFailed):
+    """A partition ends at offset `end`, below what was read of it: offsets mean other rows now."""
+
+    def __init__(self, text: str, end: int) -> None:
+        super().__init__(text)
+        self.end = end
 
 
 class JobCancelled(MarsError):

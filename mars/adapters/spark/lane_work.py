@@ -18,7 +18,7 @@ import msgspec
 
 from mars.adapters.spark.reading import read_here
 from mars.core.definitions import TaskRun
-from mars.core.errors import JobFailed, SettingsError, TaskLimit, Unavailable
+from mars.core.errors import PartitionCut, SettingsError, TaskLimit, Unavailable
 from mars.core.plan import Plan, Stream, reads_keys
 from mars.core.settings import Settings
 from mars.core.types import Mapped, Range, Records, StoreEpoch, TaskName, Topic
@@ -114,7 +114,9 @@ class LaneWork:
                     break
         except Unavailable as problem:
             yield Unread(problem.detail)
-        except (JobFailed, SettingsError) as problem:
+        except PartitionCut as problem:
+            mapping.cut_at(problem)
+        except SettingsError as problem:
             yield Unread(str(problem))
         yield from mapping.outcomes()
 
@@ -179,6 +181,12 @@ class _Mapping:
                 self.refused[task] = _unexpected(answer)
             else:
                 self.pieces[task].append(answer)
+
+    def cut_at(self, problem: PartitionCut) -> None:
+        """Tasks that have counted rows which are gone cannot go on; others can, up to the end."""
+        for share in self.work.shares:
+            if share.part.first > problem.end:
+                self.refused[share.task] = str(problem)
 
     def outcomes(self) -> Iterator[Outcome]:
         """One for each task that has rows."""

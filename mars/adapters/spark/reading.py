@@ -26,7 +26,7 @@ from mars.adapters.kafka.errors import (
 )
 from mars.adapters.kafka.source.undecodable import Halving, is_undecodable, undecodable_records
 from mars.core.definitions import REGISTER_AGAIN
-from mars.core.errors import JobFailed, Unavailable
+from mars.core.errors import PartitionCut, Unavailable
 from mars.core.plan import Plan, reads_keys
 from mars.core.settings import Settings
 from mars.core.types import Lane, Range, Records, lane_partition
@@ -61,7 +61,7 @@ class TopicSource:
     topic: str
 
     def batches(self, plan: Plan, part: Range) -> Iterator[Decoded | Range]:
-        """The committed rows of a range. Raises Unavailable, JobFailed."""
+        """The committed rows of a range. Raises Unavailable, PartitionCut."""
         for batch in read_here(self.settings, self.topic, part, keys=reads_keys(plan.fields)):
             if isinstance(batch, Range):
                 yield batch
@@ -125,7 +125,7 @@ def read_range(
     """The committed records of a range in batches that tile it; a Range stands for lost ones.
 
     They carry their keys if `keys` says so.
-    Raises Unavailable where the broker does not answer, JobFailed where it never had the rows.
+    Raises Unavailable where the broker does not answer, PartitionCut where it has lost the rows.
     """
     position = part.first
     pending: list[Message] = []
@@ -313,8 +313,9 @@ def _first_left(consumer: Consumer, topic: str, partition: int, position: int) -
         raise unavailable("")
     low, high = answer
     if position > high:
-        raise JobFailed(
+        raise PartitionCut(
             f"Topic {topic} partition {partition} ends at offset {high}, before {position}, which "
-            f"it once had: Kafka has lost rows, or the topic was made anew: {REGISTER_AGAIN}."
+            f"it once had: Kafka has lost rows, or the topic was made anew: {REGISTER_AGAIN}.",
+            high,
         )
     return max(int(low), position)

@@ -17,7 +17,8 @@ from mars.adapters.kafka.read import results
 from mars.adapters.kafka.read.consumers import SliceConsumer, read
 from mars.adapters.kafka.read.results import KafkaResultFollower
 from mars.adapters.spark.reading import read_range
-from mars.core.errors import Unavailable
+from mars.core.definitions import REGISTER_AGAIN
+from mars.core.errors import PartitionCut, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import Lane, Range, Records, TaskName, Topic
 from mars.engine.codec import result_headers
@@ -76,6 +77,19 @@ def test_an_end_that_comes_last_stands_for_a_gap() -> None:
 
     assert isinstance(batch, Records)
     assert (list(batch.offsets), batch.next) == ([0, 4], 6)
+
+
+def test_a_range_behind_the_end_of_its_partition_is_cut_and_says_where_that_ends() -> None:
+    class Lost(Answers):
+        def get_watermark_offsets(self, _place: object, timeout: float) -> tuple[int, int]:
+            assert timeout > 0
+            return 0, 20
+
+    client = Lost([error(KafkaError.OFFSET_OUT_OF_RANGE, 50)])
+
+    with pytest.raises(PartitionCut, match=REGISTER_AGAIN) as cut:
+        list(read_range(cast(Consumer, client), TOPIC, Range(Lane("0"), 50, 51), keys=False))
+    assert cut.value.end == 20
 
 
 def test_a_stretch_for_people_goes_on_behind_an_end_below_its_own() -> None:

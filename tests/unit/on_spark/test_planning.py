@@ -76,10 +76,14 @@ def test_nothing_is_planned_where_nothing_is_new() -> None:
     assert works(look({0: 50}, (make_task("a"), head(p0=50)))) == []
 
 
-def test_a_topic_that_is_gone_or_begun_anew_is_left_alone() -> None:
-    task = make_task("a")
-    assert works(RoundLook({A: task}, {A: head(p0=50)}, {TOPIC: {}})) == []
-    assert works(look({0: 20}, (task, head(p0=50)))) == []
+def test_a_topic_that_is_gone_is_left_alone() -> None:
+    assert works(RoundLook({A: make_task("a")}, {A: head(p0=50)}, {TOPIC: {}})) == []
+
+
+def test_a_partition_that_ends_below_what_was_read_of_it_is_asked_for_the_next_row() -> None:
+    """By itself: a reading that others share would wait for it."""
+    seen = look({0: 20}, (make_task("a"), head(p0=50)), (make_task("b"), head(p0=10)))
+    assert [work.part for work in works(seen)] == [Range(P0, 10, 20), Range(P0, 50, 51)]
 
 
 def test_tasks_that_are_near_each_other_share_a_reading() -> None:

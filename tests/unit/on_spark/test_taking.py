@@ -10,8 +10,8 @@ import pytest
 
 from mars.adapters.spark import lane_work
 from mars.adapters.spark.lane_work import Added, LaneWork, Refused, Unread
-from mars.core.definitions import TaskState
-from mars.core.errors import JobFailed, TaskLimit, Unavailable
+from mars.core.definitions import REGISTER_AGAIN, TaskState, resume_helps
+from mars.core.errors import PartitionCut, SettingsError, TaskLimit, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import Mapped, Range, Reason, StoreEpoch, TaskName, live_lane
 from mars.engine import kernel
@@ -237,7 +237,7 @@ def test_a_work_ends_early_when_it_has_read_enough_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "problem", [Unavailable("kafka", "no connection"), JobFailed("the topic was made anew")]
+    "problem", [Unavailable("kafka", "no connection"), SettingsError("no such file of a key")]
 )
 def test_what_was_read_before_a_broker_went_away_is_not_lost(problem: Exception) -> None:
     world = SparkWorld({0: rows(90)})
@@ -284,6 +284,46 @@ def test_rows_that_kafka_no_longer_has_are_accounted_as_gone() -> None:
     assert [(one.reason, one.first, one.next) for one in gone] == [(Reason.GONE, 0, 50)]
     assert world.world.offsets("a") == {P0: 90}
     assert world.world.counts("a") == world.world.expected(p0=50)
+
+
+def test_a_partition_that_ends_below_what_was_read_of_it_fails_the_tasks_that_read_it() -> None:
+    """As a mapper of the other kind says; it was never noticed here."""
+    world = SparkWorld({0: rows(20)})
+    there, gone = make_task("there"), make_task("gone")
+    world.add(there)
+    world.add(gone, p0=80)
+
+    def cut(part: Range) -> Batches:
+        if part.first > 20:
+            raise PartitionCut(f"it ends at offset 20: {REGISTER_AGAIN}.", 20)
+        yield from world.batches(part)
+
+    works = world.plan()
+    world.take([outcome for work in works for outcome in world.run(work, cut)])
+
+    state, detail = world.state(gone)
+    assert state is TaskState.FAILED
+    assert not resume_helps(detail)
+    assert world.state(there) == (TaskState.RUNNING, "")
+    assert world.world.counts("there") == world.world.expected()
+
+
+def test_a_partition_that_is_cut_while_it_is_read_fails_no_task_that_has_counted_less() -> None:
+    world = SparkWorld({0: rows(90)})
+    behind, gone = make_task("behind"), make_task("gone")
+    world.add(behind)
+    world.add(gone, p0=70)
+
+    def cut(part: Range) -> Batches:
+        yield from world.batches(Range(part.lane, part.first, 60))
+        raise PartitionCut(f"it ends at offset 60: {REGISTER_AGAIN}.", 60)
+
+    (work,) = world.plan()
+    world.take(world.run(work, cut))
+
+    assert world.state(gone)[0] is TaskState.FAILED
+    assert world.state(behind)[0] is TaskState.RUNNING
+    assert world.world.offsets("behind") == {P0: 60}
 
 
 def test_outcomes_survive_their_travel() -> None:
