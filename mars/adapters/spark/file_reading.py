@@ -24,6 +24,7 @@ from mars.core.locations import FileRoots, canonical
 from mars.core.plan import Plan
 from mars.core.types import Lane, Range, Records
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.formats.texts import MARK
 from mars.engine.decode.limits import MESSAGE_BYTES_MAX
 from mars.engine.decode.messages import decode
 from mars.engine.decode.parts import decode_slices
@@ -42,9 +43,6 @@ SCAN_BYTES = 64 * 1024
 
 BLANK = b" \t\r\n"
 """A line of nothing else is no row; where cells lie between such characters, they hold cells."""
-
-BOM = b"\xef\xbb\xbf"
-"""Some programs begin a text file with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +224,7 @@ def _text(plan: Plan, handle: pa.NativeFile, file: HistoryFile, part: Range) -> 
         if size + len(block) > BATCH_BYTES and batch:
             yield from _decoded(plan, header, batch, Range(part.lane, first, file.first + at))
             batch, size, first = [], 0, file.first + at
-        lines = _without_blank_lines(block, blank)
+        lines = _without_blank_lines(block if at else block.removeprefix(MARK), blank)
         if header is not None and at == 0:
             lines = lines.partition(b"\n")[2]
         if lines:
@@ -238,7 +236,9 @@ def _text(plan: Plan, handle: pa.NativeFile, file: HistoryFile, part: Range) -> 
 def _decoded(
     plan: Plan, header: bytes | None, batch: list[tuple[int, bytes]], part: Range
 ) -> Iterator[Decoded]:
-    values = [lines if header is None else header + b"\n" + lines for _at, lines in batch]
+    texts = [lines if header is None else header + b"\n" + lines for _at, lines in batch]
+    # The codec passes over one mark where a message begins, which in a file is any line.
+    values = [MARK + text if text.startswith(MARK) else text for text in texts]
     offsets = [at for at, _lines in batch]
     records = Records(part.lane, part.first, part.next, values, offsets, [-1] * len(values))
     return decode_slices(plan.stream, plan.fields, records)
@@ -246,12 +246,12 @@ def _decoded(
 
 def _first_line(handle: pa.NativeFile) -> bytes:
     end = min(_after_line(handle, 0), MESSAGE_BYTES_MAX)
-    return _read(handle, 0, end).removeprefix(BOM).rstrip(b"\r\n")
+    return _read(handle, 0, end).removeprefix(MARK).rstrip(b"\r\n")
 
 
 def _without_blank_lines(block: bytes, blank: bytes) -> bytes:
     """The block's lines that hold anything, without the last line break."""
-    text = block.removeprefix(BOM).rstrip(b"\r\n")
+    text = block.rstrip(b"\r\n")
     if not (text[:1] in (b"\n", b"\r", b" ", b"\t") or _may_hold_blank_lines(text)):
         return text
     return b"\n".join([line for line in text.split(b"\n") if line.strip(blank)])

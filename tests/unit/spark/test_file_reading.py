@@ -120,6 +120,27 @@ def test_csv_is_counted_once_wherever_it_is_cut(
     assert counts_of(results) == RowCounts(counted=15)
 
 
+@pytest.mark.parametrize("format_", ["ndjson", "csv"])
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("cuts", [(), (60, 150), tuple(range(0, 400, 7)), tuple(range(400))])
+def test_a_byte_order_mark_is_none_of_the_file_at_its_begin_and_data_elsewhere(
+    tmp_path: Path, cuts: tuple[int, ...], header: bool, format_: str
+) -> None:
+    """It was passed over where a task began, by `bulk.task_bytes`, and at each block's begin."""
+    mark, path = "\ufeff", tmp_path / "a"
+    rows = [f"{number},n,1,0.5,true" for number in range(9)]
+    if format_ == "ndjson":
+        rows = [json.dumps({"at": number, "name": "n"}) for number in range(9)]
+    rows[3:6] = [f"{mark}{row}" for row in rows[3:6]]
+    top = ["at,name,size,load,ok"] if header and format_ == "csv" else []
+    path.write_text(mark + "\n".join([*top, *rows]), "utf-8")
+    files = history(format_, path, csv_header=bool(top))
+    results = mapped(plan_of(NAME), files, *cuts)
+    bad = [row for one in results for part in one.partials for row in part.rejections.rows]
+    assert counts_of(results) == RowCounts(counted=6, bad=3)
+    assert {row.payload for row in bad} == {row.encode() for row in rows[3:6]}
+
+
 @pytest.mark.parametrize("cuts", [(), (1, 2, 3), tuple(range(0, 300, 11))])
 def test_csv_with_the_stream_s_own_marks_is_read_from_files_as_from_a_topic(
     tmp_path: Path, cuts: tuple[int, ...]
