@@ -82,13 +82,14 @@ class HistoryFile:
     """A file of a backfill: offsets `[first, next)` of the lane lie in it.
 
     An offset is a row for Parquet, a byte for text. `earliest_ms`: no row's event time lies before
-    it; None where that is not known.
+    it. `changed_ns`: when it was written last. None where that is not known.
     """
 
     path: str
     first: int
     next: int
     earliest_ms: int | None = None
+    changed_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

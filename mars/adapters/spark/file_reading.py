@@ -69,7 +69,9 @@ class FileSource:
 
     def _of_file(self, plan: Plan, file: HistoryFile, part: Range) -> Iterator[Decoded]:
         try:
-            with open_file(_place(file.path, self.roots)) as handle:
+            place = _place(file.path, self.roots)
+            with open_file(place) as handle:
+                _check_unwritten(file, place)
                 if self.files.format == "parquet":
                     yield from _parquet(plan, handle, file, part)
                 else:
@@ -106,9 +108,21 @@ def open_file(path: str) -> pa.NativeFile:
     return system.open_input_file(inside)
 
 
+def _check_unwritten(file: HistoryFile, place: str) -> None:
+    """Raise JobFailed where a file was written since it was listed, as far as both times are known.
+
+    It may be as long as before, and hold other rows. Asked once it is open: what is read is what
+    lay there then.
+    """
+    system, inside = filesystem_of(place)
+    now_ns = system.get_file_info(inside).mtime_ns
+    if None not in (file.changed_ns, now_ns) and file.changed_ns != now_ns:
+        raise _changed(file)
+
+
 def _changed(file: HistoryFile) -> JobFailed:
     return JobFailed(
-        f"{file.path} is not as long as when it was listed; files of a history must not change: "
+        f"{file.path} is not as it was when it was listed; files of a history must not change: "
         f"{REGISTER_AGAIN}."
     )
 

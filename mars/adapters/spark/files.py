@@ -89,7 +89,7 @@ def _listed(location: str, format: str, roots: FileRoots, deadline: Deadline) ->
     if there is None:
         return []
     if there.size is not None:
-        return [Found(there.name, place, there.size)] if pattern is None else []
+        return [Found(there.name, place, there.size, there.changed_ns)] if pattern is None else []
     kept = _by_ending(format) if pattern is None else _by_pattern(location, base)
     found = walk(place, roots, lambda name: kept(name) or kept(_uncompressed(name)), deadline)
     _refuse_compressed(format, [one.place for one in found])
@@ -147,7 +147,7 @@ def _placed(
         deadline.check()
         size, earliest_ms = measure(file, stream)
         if size:
-            yield HistoryFile(file.place, first, first + size, earliest_ms)
+            yield HistoryFile(file.place, first, first + size, earliest_ms, file.changed_ns)
             first += size
 
 

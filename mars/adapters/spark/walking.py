@@ -34,11 +34,12 @@ LISTING_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file: how it was come by from the folder, where it lies, its bytes."""
+    """A file: how it was come by from the folder, where it lies, its bytes, when it was written."""
 
     name: str
     place: str
     size: int
+    changed_ns: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class FolderEntry:
     name: str
     size: int | None
     is_link: bool = False
+    changed_ns: int | None = None
 
 
 class Deadline:
@@ -133,7 +135,7 @@ class _Walk:
                 yield from self._folder(folder, entry, name)
             elif self._wanted(name):
                 place = self._place(folder, entry)
-                self._found.setdefault(place, Found(name, place, entry.size))
+                self._found.setdefault(place, Found(name, place, entry.size, entry.changed_ns))
 
     def _folder(self, folder: _Folder, entry: FolderEntry, name: str) -> Iterator[_Folder]:
         place, above = self._place(folder, entry), (*folder.above, folder.place)
@@ -189,7 +191,9 @@ class _LocalTree:
 def _entry(name: str, found: os.stat_result, *, is_link: bool = False) -> FolderEntry | None:
     if stat.S_ISDIR(found.st_mode):
         return FolderEntry(name, None, is_link)
-    return FolderEntry(name, found.st_size, is_link) if stat.S_ISREG(found.st_mode) else None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return FolderEntry(name, found.st_size, is_link, found.st_mtime_ns)
 
 
 class _StoreTree:
@@ -216,4 +220,6 @@ class _StoreTree:
 def _stored(info: arrow_fs.FileInfo) -> FolderEntry | None:
     if info.type == arrow_fs.FileType.Directory:
         return FolderEntry(info.base_name, None)
-    return FolderEntry(info.base_name, info.size) if info.type == arrow_fs.FileType.File else None
+    if info.type != arrow_fs.FileType.File:
+        return None
+    return FolderEntry(info.base_name, info.size, changed_ns=info.mtime_ns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,8 +17,9 @@ from hypothesis import strategies as st
 
 from mars.adapters.spark import file_reading
 from mars.adapters.spark.file_reading import FileSource, decode_rows, line_blocks, open_file
+from mars.adapters.spark.files import list_history
 from mars.adapters.spark.planning import over_files
-from mars.core.definitions import FileHistory, HistoryFile
+from mars.core.definitions import FileHistory, HistoryFile, resume_helps
 from mars.core.errors import JobFailed, Unavailable
 from mars.core.locations import FileRoots
 from mars.core.plan import Plan
@@ -25,7 +27,7 @@ from mars.core.types import Mapped, Range, Reason, RowCounts, file_lane
 from mars.engine.decode.decoded import Decoded
 from mars.engine.decode.limits import MESSAGE_BYTES_MAX
 from mars.engine.kernel import map_batch
-from tests.unit.codec.samples import ARROW, CSV, NAME, plan_of
+from tests.unit.codec.samples import ARROW, CSV, NAME, NDJSON, plan_of
 
 LANE = file_lane("b1")
 TEXTS = st.lists(
@@ -234,6 +236,28 @@ def test_a_file_of_another_length_fails_the_job(tmp_path: Path) -> None:
     files = FileHistory("ndjson", (HistoryFile(str(tmp_path / "a"), 0, 5),))
     with pytest.raises(JobFailed, match="when it was listed"):
         batches(plan_of(NAME), files, 0, 5)
+
+
+@pytest.mark.parametrize("format_", ["ndjson", "parquet"])
+def test_a_file_that_was_written_since_fails_the_job_though_it_is_as_long(
+    tmp_path: Path, format_: str
+) -> None:
+    path, rows = tmp_path / f"a.{format_}", [{"at": 1, "name": "x"}, {"at": 2, "name": "y"}]
+    (pl.DataFrame(rows).write_ndjson if format_ == "ndjson" else pl.DataFrame(rows).write_parquet)(
+        path
+    )
+    listed = list_history(str(path), format_, NDJSON, FileRoots(folders=("/",)))
+    (file,) = listed.files
+    assert file.changed_ns == path.stat().st_mtime_ns
+    assert counts_of(mapped(plan_of(NAME), listed)) == RowCounts(counted=2)
+
+    os.utime(path, ns=(0, file.changed_ns + 1))
+
+    with pytest.raises(JobFailed, match="not as it was when it was listed") as failed:
+        batches(plan_of(NAME), listed, 0, file.next)
+    assert not resume_helps(str(failed.value))
+    of_before = replace(listed, files=(replace(file, changed_ns=None),))
+    assert counts_of(mapped(plan_of(NAME), of_before)) == RowCounts(counted=2)
 
 
 def test_a_broken_parquet_file_fails_the_job(tmp_path: Path) -> None:
