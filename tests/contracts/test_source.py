@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from mars.core.types import Topic
-from mars.protocol.ports import Assigned, Fetched, Revoked, SourceEvent, SourceReader
+from mars.protocol.ports import SourceReader
 from tests.contracts.kafka_servers import Cluster
 from tests.contracts.reading import Reading
 from tests.contracts.waiting import eventually
@@ -61,45 +61,21 @@ def test_records_carry_their_keys_where_they_are_wanted_only(cluster: Cluster) -
     assert set(map(str, keys_of(reading, keyed))) == {"None"}
 
 
-def test_a_reader_alone_goes_on_where_it_was_with_keys(cluster: Cluster) -> None:
+def test_a_partition_that_is_sought_once_its_keys_are_wanted_brings_them_all(
+    cluster: Cluster,
+) -> None:
     topic = cluster.topic()
     cluster.append(topic, 0, [b"a"], key=b"k")
-    reading = read_alone(cluster, topic)
+    reading = join(cluster.member(), topic)
+    reading.until_owned([(topic, 0)])
+    reading.seek(topic, 0, 0)
     reading.until_end(topic, end=1)
-    reading.reader.want_keys((topic,))
-    cluster.append(topic, 0, [b"b"], key=b"l")
-    reading.until_end(topic, end=2)
-    assert reading.values(topic) == [b"a", b"b"]
-    assert [key for part in keys_of(reading, topic)[1:] for key in part or ()] == [b"l"]
-
-
-def test_a_member_is_assigned_anew_what_it_has_read_without_keys(cluster: Cluster) -> None:
-    """So that whoever keeps what it has read throws it away, and reads it again."""
-    topic, other = cluster.topic(), cluster.topic()
-    for one in (topic, other):
-        cluster.append(one, 0, [b"a"], key=b"k")
-    reading = join(cluster.member(), topic, other)
-    reading.until_owned([(topic, 0), (other, 0)])
-    for one in (topic, other):
-        reading.seek(one, 0, 0)
-        reading.until_end(one, end=1)
     cluster.append(topic, 0, [b"b"], key=b"l")
     reading.reader.want_keys((topic,))
-    told: list[SourceEvent] = []
-
-    def heard() -> bool:
-        told.extend(reading.reader.poll(100, 0.1))
-        return bool(told)
-
-    eventually(heard)
-    rebalances = [one for one in told if isinstance(one, Assigned | Revoked)]
-    assert rebalances == [Revoked(((topic, 0),)), Assigned(((topic, 0),))]
-    assert not any(isinstance(one, Fetched) and one.topic == topic for one in told)
     reading.seek(topic, 0, 0)
     reading.until_end(topic, end=2)
     assert [key for part in keys_of(reading, topic) for key in part or ()] == [b"k", b"l"]
-    cluster.append(other, 0, [b"b"])
-    reading.until_end(other, end=2)  # is read on as if nothing had been
+    assert reading.values(topic) == [b"a", b"b"]
 
 
 def test_reading_goes_on_with_rows_that_come_after_the_end(cluster: Cluster) -> None:

@@ -58,13 +58,8 @@ class MemorySource:
 
     @fallible
     def want_keys(self, topics: Collection[Topic]) -> None:
-        """Records of these topics carry their keys; partitions of a new one are assigned anew."""
-        new, self._keyed = frozenset(topics) - self._keyed, frozenset(topics)
-        places = tuple(sorted(place for place in self._member.owned if place[0] in new))
-        for place in places:
-            self._forget(place)
-        if places:
-            self._member.changes.append((places, places))
+        """Records of these topics carry their keys, and only they."""
+        self._keyed = frozenset(topics)
 
     @fallible
     def seek(self, topic: Topic, partition: int, offset: int) -> None:

@@ -65,8 +65,8 @@ class SourceReader(Protocol):
     def want_keys(self, topics: Collection[Topic]) -> None:
         """Let the records of these topics carry their keys, and those of no others.
 
-        No record without its key is delivered of a topic that joins them: a group member hears
-        `Revoked` and `Assigned` of its partitions, whatever it has read of them is to be read anew.
+        Of a topic that joins them no record without its key is delivered behind the next seek of a
+        partition; what was read before it may be.
         """
 
     def seek(self, topic: Topic, partition: int, offset: int) -> None:

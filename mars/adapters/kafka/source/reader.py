@@ -124,23 +124,8 @@ class KafkaReader:
         self._topics = wanted
 
     def want_keys(self, topics: Collection[Topic]) -> None:
-        """Records of these topics carry their keys, and only they.
-
-        A member of the group hears of the partitions of a topic that joins them as if they had
-        been revoked and assigned anew; a reader outside of it reads on where it is.
-        """
-        new = frozenset(topics) - self._gathering.keyed
+        """Records of these topics carry their keys, and only they."""
         self._gathering.keyed = frozenset(topics)
-        places = tuple(sorted(place for place in self._owned if place[0] in new))
-        if places:
-            # First: should a drop raise, whoever hears of it seeks all of them all the same.
-            self._rebalances += [Revoked(places), Assigned(places)]
-        for place in places:
-            self.drop(*place)
-        if not self._grouped:
-            read = [place for place in self._positions if place[0] in new]
-            for place in read:
-                self.seek(*place, self._positions[place])
 
     def seek(self, topic: Topic, partition: int, offset: int) -> None:
         """Read the partition from `offset`; nothing if the group gave it to somebody else."""
