@@ -13,7 +13,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from mars.client.answers import ResultEvent
+from mars.client.answers import MissedResults, ResultEvent
 from mars.client.blocking import TIMEOUT_S, Client
 from mars.client.calls.waiting import GIVEN_UP
 from mars.core.errors import MarsError
@@ -138,12 +138,13 @@ class AsyncClient:
         *,
         after: str | None = None,
         reached: Callable[[str], None] | None = None,
+        missed: Callable[[MissedResults], None] | None = None,
     ) -> AsyncIterator[ResultEvent]:
         """Result rows as they are committed, see `Client.tail`; may be cancelled at any time.
 
-        `reached` is called in the thread that reads them.
+        `reached` and `missed` are called in the thread that reads them.
         """
-        events = self._client.tail(name, after=after, reached=reached)
+        events = self._client.tail(name, after=after, reached=reached, missed=missed)
         thread = _OwnThread(f"tail-{name}")
         try:
             while (event := await thread.ask(partial(next, events, None))) is not None:

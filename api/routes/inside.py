@@ -29,8 +29,8 @@ FIGURES_OR_EVENTS = (
 RESULTS_OR_EVENTS = (
     "The last finished windows; or, if asked for, result rows as they are committed: events named "
     "result, with partition:offset/positions as id and the row as data, and before those of each "
-    "window and bucket one named source, with where they were counted from; Last-Event-ID goes on "
-    "behind an event"
+    "window and bucket one named source, with where they were counted from; one named gap says "
+    "what Kafka had deleted before it was read; Last-Event-ID goes on behind an event"
 )
 
 WRONG = HTTPStatus.UNPROCESSABLE_ENTITY

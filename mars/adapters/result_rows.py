@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mars.protocol.ports import CommittedRow, RecentRows, WantedNumber, WantedWindow
+from mars.protocol.ports import CommittedRow, RecentRows, ResultGap, WantedNumber, WantedWindow
 
 
 def newest_rows(rows: Sequence[CommittedRow], firsts_max: int) -> Sequence[CommittedRow]:
@@ -41,6 +41,14 @@ def lowest_first(rows: Sequence[CommittedRow]) -> int | None:
     if firsts:
         return min(firsts)
     return max((row.window.end_ms for row in rows), default=None)
+
+
+def place_within(
+    partition: int, wanted: int, low: int, high: int
+) -> tuple[int, tuple[ResultGap, ...]]:
+    """Where a partition that begins at `low` is followed, and what is gone up to there."""
+    gone = (ResultGap(partition, wanted, low),) if wanted < low else ()
+    return min(max(wanted, low), high), gone
 
 
 def answered(

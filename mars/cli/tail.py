@@ -24,7 +24,7 @@ from mars.cli.shared import (
     say_json,
 )
 from mars.cli.tables import table, window_name
-from mars.client.answers import ResultEvent, Task
+from mars.client.answers import MissedResults, ResultEvent, Task
 from mars.client.blocking import Client
 from mars.core.errors import MarsError, TooMany, Unavailable
 from mars.core.words import counted
@@ -174,7 +174,9 @@ class _Follower:
         """Events until the API goes away; how. Raises what is wrong, also if it has not begun."""
         lost: MarsError = Unavailable("api", "it has ended the stream of results")
         try:
-            for event in self._client.tail(self._name, after=self._place, reached=self._reached):
+            for event in self._client.tail(
+                self._name, after=self._place, reached=self._reached, missed=_missed
+            ):
                 self._events.put(event)
         except (Unavailable, TooMany) as error:
             lost = error
@@ -185,6 +187,14 @@ class _Follower:
     def _reached(self, place: str) -> None:
         self._place = place
         self._events.away = False
+
+
+def _missed(gap: MissedResults) -> None:
+    messages().print(
+        f"Kafka has deleted offsets {gap.first} to {gap.next - 1} of partition {gap.partition} "
+        "before they were read, and rows that lay there are left out: lengthen the retention of "
+        "the output topic."
+    )
 
 
 def _next_window(events: _Events, say: Callable[[ResultEvent], None] | None) -> _Window:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from mars.client.answers import Problem, ResultEvent, WindowSource
+from mars.client.answers import MissedResults, Problem, ResultEvent, WindowSource
 from mars.core.errors import (
     Conflict,
     Forbidden,
@@ -100,10 +100,14 @@ def refusal(response: httpx.Response) -> RequestError | Unavailable:
     return _REFUSALS.get(response.status_code, Rejected)(detail)
 
 
-def events(pieces: Iterable[bytes], reached: Callable[[str], None]) -> Iterator[ResultEvent]:
+def events(
+    pieces: Iterable[bytes],
+    reached: Callable[[str], None],
+    missed: Callable[[MissedResults], None],
+) -> Iterator[ResultEvent]:
     """Server-sent events named `result`, with the `source` before them; others are passed over.
 
-    `reached` is told every id, that of a row when the next one is asked for.
+    `reached` is told every id, that of a row when the next one is asked for; `missed` every `gap`.
     """
     event, identity, data = b"", b"", b""
     source: WindowSource | None = None
@@ -123,6 +127,8 @@ def events(pieces: Iterable[bytes], reached: Callable[[str], None]) -> Iterator[
                     yield ResultEvent(int(partition), int(offset), data, place, source)
                 elif event == b"source":
                     source = msgspec.json.decode(data, type=WindowSource)
+                elif event == b"gap":
+                    missed(msgspec.json.decode(data, type=MissedResults))
                 if place:
                     reached(place)
                 event, identity, data = b"", b"", b""

@@ -310,6 +310,9 @@ class KafkaCluster:
 
     def grow(self, topic: Topic, partitions: int) -> None:
         self._client.create_partitions([NewPartitions(topic, partitions)])[topic].result(STEP_S)
+        # Whoever writes to them next would look for them once in five minutes.
+        told = self._producer.list_topics
+        eventually(lambda: len(told(topic, STEP_S).topics[topic].partitions) == partitions)
 
     def delete(self, topic: Topic) -> None:
         self._client.delete_topics([topic], operation_timeout=STEP_S)[topic].result(STEP_S)

@@ -24,6 +24,8 @@ from mars.protocol.ports import (
     DeadLetters,
     DeadPage,
     RecentRows,
+    ResultFollower,
+    ResultGap,
     ResultTail,
     WantedNumber,
     WantedSessions,
@@ -268,14 +270,8 @@ def test_follower_gives_what_is_committed_after_it_was_made(cluster: Cluster) ->
         write(cluster, topic, 60_000, ["theirs"], task=OTHER)
         write(cluster, topic, 60_000, ["first"])
         write(cluster, topic, 60_000, ["second"], partition=1)
-        seen: list[str] = []
-
-        def both() -> bool:
-            seen.extend(sips(follower.poll(0.1)))
-            return len(seen) >= 2
-
-        eventually(both)
-        assert sorted(seen) == ["first", "second"]
+        rows, gaps = followed(follower, 2)
+        assert (sorted(rows), gaps) == (["first", "second"], [])
         assert follower.poll(0.0) == []
     finally:
         follower.close()
@@ -289,14 +285,58 @@ def test_follower_goes_on_at_given_offsets_as_far_as_there_are_rows(cluster: Clu
     follower = tail_of(cluster).follow(topic, TASK, {0: 2, 1: 0, 7: 3})
     try:
         assert dict(follower.starts) == {0: 2, 1: 2, 2: 3}
-        seen: list[str] = []
+        rows, gaps = followed(follower, 2)
+        assert sorted(rows) == ["0-2", "1-2"]
+        assert gaps == [ResultGap(1, 0, 2)]
+    finally:
+        follower.close()
 
-        def both() -> bool:
-            seen.extend(sips(follower.poll(0.1)))
-            return len(seen) >= 2
 
-        eventually(both)
-        assert sorted(seen) == ["0-2", "1-2"]
+def followed(follower: ResultFollower, count: int) -> tuple[list[str], list[ResultGap]]:
+    """So many rows, and the gaps before them."""
+    rows: list[str] = []
+    gaps: list[ResultGap] = []
+
+    def all_of_them() -> bool:
+        for one in follower.poll(0.1):
+            if isinstance(one, ResultGap):
+                gaps.append(one)
+            else:
+                rows.extend(sips([one]))
+        return len(rows) >= count
+
+    eventually(all_of_them)
+    return rows, gaps
+
+
+def test_follower_takes_in_partitions_that_are_added(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "LOOK_S", 0.0)
+    topic = cluster.topic()
+    write(cluster, topic, 0, ["before"])
+    follower = tail_of(cluster).follow(topic, TASK)
+    try:
+        cluster.grow(topic, 3)
+        write(cluster, topic, 0, ["added"], partition=2)
+        write(cluster, topic, 0, ["there"])
+        rows, gaps = followed(follower, 2)
+        assert (sorted(rows), gaps) == (["added", "there"], [])
+        assert dict(follower.starts) == {0: 1, 1: 0, 2: 0}
+    finally:
+        follower.close()
+
+
+def test_follower_that_goes_on_has_all_rows_of_partitions_that_were_added(
+    cluster: Cluster,
+) -> None:
+    topic = cluster.topic(3)
+    for partition in range(3):
+        write(cluster, topic, 0, [f"{partition}"], partition=partition)
+    follower = tail_of(cluster).follow(topic, TASK, {0: 1, 1: 1}, whole=True)
+    try:
+        assert dict(follower.starts) == {0: 1, 1: 1, 2: 0}
+        assert followed(follower, 1) == (["2"], [])
     finally:
         follower.close()
 

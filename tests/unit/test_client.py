@@ -209,6 +209,19 @@ def test_tail_tells_from_where_one_can_go_on() -> None:
     assert places == ["/0,5", "0:0/1,5"]
 
 
+def test_tail_tells_what_kafka_had_deleted_before_it_was_read() -> None:
+    gap = 'id: /0,9\nevent: gap\ndata: {"partition":1,"first":5,"next":9}\n\n'
+    text = gap + "event: result\nid: 1:9/0,10\ndata: {}\n\n"
+    transport = httpx.MockTransport(lambda _request: httpx.Response(200, text=text))
+    missed: list[answers.MissedResults] = []
+    places: list[str] = []
+    with answering(transport) as client:
+        first, *others = client.tail("by_sip", reached=places.append, missed=missed.append)
+    assert (first.offset, others) == (9, [])
+    assert missed == [answers.MissedResults(partition=1, first=5, next=9)]
+    assert places == ["/0,9", "1:9/0,10"]
+
+
 def test_tail_of_an_unknown_task_is_refused(client: Client) -> None:
     with pytest.raises(NotFound):
         next(client.tail("nothing"))

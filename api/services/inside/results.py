@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from weakref import ref
 
 import anyio
@@ -17,14 +18,20 @@ from api.services.compiling import TaskCompiler
 from api.services.context import Ports
 from api.services.inside.naming import AskedWindow, wanted_of
 from api.services.tasks import TaskService
-from mars.client.answers import FinishedWindow, FinishedWindows, RevisedWindow, WindowSource
+from mars.client.answers import (
+    FinishedWindow,
+    FinishedWindows,
+    MissedResults,
+    RevisedWindow,
+    WindowSource,
+)
 from mars.core.definitions import TaskDefinition
 from mars.core.errors import Conflict, Rejected, Unavailable
 from mars.core.plan import Plan
 from mars.core.types import TaskName, Topic
 from mars.core.windows import Window
 from mars.core.windows.counting import WindowNumber
-from mars.protocol.ports import CommittedRow, RecentRows, ResultFollower
+from mars.protocol.ports import CommittedRow, RecentRows, ResultFollower, ResultGap
 
 FOLLOWERS_MAX = 64
 """Event streams at once: each costs a Kafka consumer (some megabytes) and a thread."""
@@ -135,14 +142,13 @@ class ResultService:
         What can go wrong goes wrong before the first event. Raises NotFound, Rejected,
         TooMany, Unavailable.
         """
-        after = {} if last_event_id is None else positions_of(last_event_id)
+        after, whole = ({}, False) if last_event_id is None else positions_of(last_event_id)
         task, plan = await anyio.to_thread.run_sync(self._current, name)
         topic = Topic(plan.options.output_topic)
         give_back = self._places.take()
+        follow = partial(self._ports.results.follow, topic, task.name, after, whole=whole)
         try:
-            follower = await anyio.to_thread.run_sync(
-                self._ports.results.follow, topic, task.name, after, limiter=self._threads
-            )
+            follower = await anyio.to_thread.run_sync(follow, limiter=self._threads)
         except BaseException:
             give_back()
             raise
@@ -163,8 +169,14 @@ class ResultService:
             silent_since = anyio.current_time()
             while not await gone():
                 found = await self._poll(follower)
-                rows = [row for row in found if row.version >= first_version]
-                events = b"".join(sources.before(row) + _event(row, positions) for row in rows)
+                positions = {**follower.starts, **positions}
+                events = b"".join(
+                    _gap(one, positions)
+                    if isinstance(one, ResultGap)
+                    else sources.before(one) + _event(one, positions)
+                    for one in found
+                    if isinstance(one, ResultGap) or one.version >= first_version
+                )
                 now = anyio.current_time()
                 if not events and now - silent_since >= HEARTBEAT_S:
                     events = b": nothing new\n\n"
@@ -176,7 +188,7 @@ class ResultService:
                 await anyio.to_thread.run_sync(follower.close, limiter=self._threads)
             give_back()
 
-    async def _poll(self, follower: ResultFollower) -> list[CommittedRow]:
+    async def _poll(self, follower: ResultFollower) -> list[CommittedRow | ResultGap]:
         try:
             return await anyio.to_thread.run_sync(follower.poll, POLL_S, limiter=self._threads)
         except Unavailable:
@@ -336,13 +348,23 @@ def _event(row: CommittedRow, positions: dict[int, int]) -> bytes:
     return b"event: result\nid: %s%s\ndata: %s\n\n" % (place, _identity(positions), row.value)
 
 
+def _gap(gap: ResultGap, positions: dict[int, int]) -> bytes:
+    """An event that says what is gone, whose id goes on behind it."""
+    positions[gap.partition] = max(gap.next, positions[gap.partition])
+    said = MissedResults(partition=gap.partition, first=gap.first, next=gap.next)
+    return b"id: %s\n%s" % (_identity(positions), event("gap", said))
+
+
 def _identity(positions: Mapping[int, int]) -> bytes:
     """The next offsets of partitions 0, 1, ... as `/7,0,12`."""
     return b"/" + b",".join(b"%d" % positions[partition] for partition in sorted(positions))
 
 
-def positions_of(event_id: str) -> dict[int, int]:
-    """The next offset per partition after an event. Raises Rejected for what is no id of ours."""
+def positions_of(event_id: str) -> tuple[dict[int, int], bool]:
+    """The next offset per partition after an event, and whether these are all partitions.
+
+    Raises Rejected for what is no id of ours.
+    """
     parts = _EVENT_ID.fullmatch(event_id)
     if parts is None:
         raise Rejected(
@@ -351,5 +373,5 @@ def positions_of(event_id: str) -> dict[int, int]:
         )
     partition, offset, following = parts.groups()
     if following is not None:
-        return dict(enumerate(map(int, following.split(","))))
-    return {int(partition): int(offset) + 1}
+        return dict(enumerate(map(int, following.split(",")))), True
+    return {int(partition): int(offset) + 1}, False

@@ -8,7 +8,7 @@ from mars.adapters.kafka.names import DEFAULT_NAMESPACE, Names
 from mars.adapters.kafka.read.rows import committed_row, dead_letter, wanted_letter
 from mars.adapters.memory.broker import MemoryBroker, MemoryPartition
 from mars.adapters.memory.faults import Faults, fallible
-from mars.adapters.result_rows import answered, lowest_first, newest_rows
+from mars.adapters.result_rows import answered, lowest_first, newest_rows, place_within
 from mars.core.errors import Unavailable
 from mars.core.types import TaskName, Topic
 from mars.protocol.ports import (
@@ -16,6 +16,7 @@ from mars.protocol.ports import (
     DeadLetter,
     DeadPage,
     RecentRows,
+    ResultGap,
     WantedNumber,
     WantedWindow,
 )
@@ -54,35 +55,54 @@ class MemoryResultTail:
 
     @fallible
     def follow(
-        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+        self,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int] | None = None,
+        *,
+        whole: bool = False,
     ) -> MemoryResultFollower:
         """Rows that are committed from now on; Unavailable if there is no such topic."""
         if topic not in self._broker.topics:
             raise Unavailable("kafka", f"there is no topic {topic}")
-        return MemoryResultFollower(self._broker, topic, task, after or {})
+        return MemoryResultFollower(self._broker, topic, task, after or {}, whole=whole)
 
 
 class MemoryResultFollower:
     """`ResultFollower` in memory; it waits for nothing."""
 
     def __init__(
-        self, broker: MemoryBroker, topic: Topic, task: TaskName, after: Mapping[int, int]
+        self,
+        broker: MemoryBroker,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int],
+        *,
+        whole: bool,
     ) -> None:
-        self._partitions = _partitions(broker, topic)
-        self._next = [
-            min(max(after.get(number, log.stable_end), log.start), log.stable_end)
-            for number, log in enumerate(self._partitions)
-        ]
-        self.starts: Mapping[int, int] = dict(enumerate(self._next))
+        self._broker = broker
+        self._topic = topic
         self._task = task
+        self._next: dict[int, int] = {}
+        self._gaps: list[ResultGap] = []
+        for number, log in enumerate(_partitions(broker, topic)):
+            self._place(number, log, after.get(number, 0 if whole else log.stable_end))
+        self.starts: Mapping[int, int] = dict(self._next)
 
-    def poll(self, timeout_s: float) -> list[CommittedRow]:
-        """What was committed since the last call."""
-        found: list[CommittedRow] = []
-        for number, partition in enumerate(self._partitions):
-            found += _rows(partition, number, self._next[number], self._task)
-            self._next[number] = partition.stable_end
-        return found
+    def _place(self, number: int, log: MemoryPartition, wanted: int) -> None:
+        self._next[number], gone = place_within(number, wanted, log.start, log.stable_end)
+        self._gaps += gone
+
+    def poll(self, timeout_s: float) -> list[CommittedRow | ResultGap]:
+        """What was committed since the last call, and what is gone."""
+        rows: list[CommittedRow] = []
+        for number, log in enumerate(_partitions(self._broker, self._topic)):
+            self._place(number, log, self._next.get(number, 0))
+            self.starts = {number: self._next[number], **self.starts}
+            rows += _rows(log, number, self._next[number], self._task)
+            self._next[number] = log.stable_end
+        gaps, self._gaps = self._gaps, []
+        return [*gaps, *rows]
 
     def close(self) -> None:
         """There is nothing to free."""

@@ -74,6 +74,7 @@ from mars.client.answers.tasks import (
 from mars.client.answers.windows import (
     FinishedWindow,
     FinishedWindows,
+    MissedResults,
     OpenWindow,
     OpenWindows,
     ResultEvent,
@@ -118,6 +119,7 @@ __all__ = [
     "Lent",
     "Member",
     "MemberProblem",
+    "MissedResults",
     "Move",
     "NewKey",
     "OpenWindow",

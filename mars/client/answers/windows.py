@@ -111,6 +111,14 @@ def _rows_of(windows: Sequence[OpenWindow | FinishedWindow]) -> list[Row]:
     ]
 
 
+class MissedResults(Answer, frozen=True):
+    """Offsets `[first, next)` of an output topic that Kafka had deleted before they were read."""
+
+    partition: int
+    first: int
+    next: int
+
+
 class ResultEvent(msgspec.Struct, frozen=True):
     """One result row as it was committed.
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mars.client.answers import FinishedWindows, ResultEvent, Task
+from mars.client.answers import FinishedWindows, MissedResults, ResultEvent, Task
 from mars.client.calls.base import Calls, task_path, window_query
 from mars.client.wire import events
 from mars.core.errors import Unavailable
@@ -50,12 +50,14 @@ class ResultCalls(Calls):
         *,
         after: str | None = None,
         reached: Callable[[str], None] | None = None,
+        missed: Callable[[MissedResults], None] | None = None,
     ) -> Generator[ResultEvent, None, None]:
         """Result rows as they are committed, from now on; close the iterator to end it.
 
         `after` is the `id` of an event: rows behind it come first. `reached` is told from where
-        one can go on: where it begins, and behind each row once the next one is asked for. The
-        connection is made by the first `next`. Raises Unavailable when the API goes away.
+        one can go on: where it begins, and behind each row once the next one is asked for.
+        `missed` is told of rows that Kafka had deleted before they were read. The connection is
+        made by the first `next`. Raises Unavailable when the API goes away.
         """
         resumed = {} if after is None else {"Last-Event-ID": after}
         pieces = self._connection.pieces(
@@ -64,7 +66,7 @@ class ResultCalls(Calls):
             silence_s=SILENCE_S,
         )
         with closing(pieces):
-            yield from events(pieces, reached or _ignore)
+            yield from events(pieces, reached or _ignore, missed or _ignore)
 
     def consume(
         self,
@@ -102,5 +104,5 @@ class ResultCalls(Calls):
         )
 
 
-def _ignore(_place: str) -> None:
-    """Nobody asks from where one can go on."""
+def _ignore(_told: object) -> None:
+    """Nobody asks for it."""

@@ -218,15 +218,27 @@ class RecentRows:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ResultGap:
+    """Offsets `[first, next)` of a partition that Kafka had deleted before they were read."""
+
+    partition: int
+    first: int
+    next: int
+
+
 class ResultFollower(Protocol):
     """Result rows of one task as they are committed, from some offsets on."""
 
     @property
     def starts(self) -> Mapping[int, int]:
-        """The offset per partition at which it began."""
+        """The offset per partition at which it began; a partition that is added comes to them."""
 
-    def poll(self, timeout_s: float) -> list[CommittedRow]:
-        """What was committed since the last call; waits up to `timeout_s` for something."""
+    def poll(self, timeout_s: float) -> list[CommittedRow | ResultGap]:
+        """What was committed since the last call; waits up to `timeout_s` for something.
+
+        A gap stands where its rows would. Of partitions that are added all rows come.
+        """
 
     def close(self) -> None:
         """Free everything."""
@@ -251,11 +263,16 @@ class ResultTail(Protocol):
         """
 
     def follow(
-        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+        self,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int] | None = None,
+        *,
+        whole: bool = False,
     ) -> ResultFollower:
         """Rows that are committed from now on; in the partitions of `after`, those from there on.
 
-        What Kafka has deleted meanwhile is passed over.
+        `whole`: these were all partitions, so others were added since, and all their rows come.
         """
 
 

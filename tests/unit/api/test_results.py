@@ -15,7 +15,7 @@ from api.services.inside.results import _own
 from mars.adapters.kafka.read.rows import committed_row
 from mars.core.errors import TooMany
 from mars.core.types import Bucket, Lane, Range
-from mars.protocol.ports import CommittedRow, RecentRows
+from mars.protocol.ports import CommittedRow, RecentRows, ResultGap
 from tests.unit.api.twins import World, problem
 
 
@@ -148,6 +148,39 @@ def test_stream_says_once_where_the_rows_of_a_window_and_bucket_come_from(finish
     source = b'{"bucket":3,"rows":7,"ranges":{"0":[5,9]},"revision":0,"deleted":false}'
     assert events.startswith(b"event: source\ndata: " + source + b"\n\n")
     assert (events.count(b"event: source"), events.count(b"event: result")) == (1, 2)
+
+
+def test_stream_says_what_is_gone_and_goes_on_behind_it(finished: World) -> None:
+    async def all_of_it() -> list[bytes]:
+        events = await finished.services.results.follow("by_sip", after(2), None)
+        finished.kafka.followers[-1].gaps.append(ResultGap(1, 8, 20))
+        finished.kafka.rows.append(committed(120_000, "c", 4, partition=2))
+        return [event async for event in events]
+
+    _comment, events = asyncio.run(all_of_it())
+    gap = b'id: /7,20,9\nevent: gap\ndata: {"partition":1,"first":8,"next":20}\n\n'
+    assert events.startswith(gap + b"event: result\nid: 2:124/7,20,125\n")
+
+
+def test_stream_names_partitions_that_were_added_in_its_ids(finished: World) -> None:
+    async def all_of_it() -> list[bytes]:
+        events = await finished.services.results.follow("by_sip", after(2), None)
+        finished.kafka.followers[-1].starts |= {3: 0, 4: 0}
+        finished.kafka.rows.append(committed(120_000, "c", 4, partition=4))
+        return [event async for event in events]
+
+    _comment, events = asyncio.run(all_of_it())
+    assert events.startswith(b"event: result\nid: 4:124/7,8,9,0,125\n")
+
+
+@pytest.mark.parametrize(("last", "whole"), [("2:4/7,8,5", True), ("/7,8,5", True), ("2:4", False)])
+def test_who_goes_on_gets_all_rows_of_partitions_that_his_event_did_not_know(
+    finished: World, last: str, whole: bool
+) -> None:
+    follow(finished, 1, last)
+    (follower,) = finished.kafka.followers
+    assert follower.after == ({0: 7, 1: 8, 2: 5} if whole else {2: 5})
+    assert follower.whole is whole
 
 
 def test_finished_windows_say_where_each_bucket_counted_from(finished: World) -> None:

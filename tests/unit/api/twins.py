@@ -68,6 +68,7 @@ from mars.protocol.ports import (
     ProgressRecord,
     ProgressSlice,
     RecentRows,
+    ResultGap,
     TaskStart,
     TopicInfo,
     WantedNumber,
@@ -231,18 +232,21 @@ class TwinProgress:
 
 
 class TwinFollower:
-    def __init__(self, kafka: TwinKafka, after: Mapping[int, int] | None) -> None:
+    def __init__(self, kafka: TwinKafka, after: Mapping[int, int] | None, *, whole: bool) -> None:
         self._kafka = kafka
         self._next = len(kafka.rows)
         self.after = dict(after or {})
+        self.whole = whole
+        self.gaps: list[ResultGap] = []
         self.starts = {0: 7, 1: 8, 2: 9} | self.after
         self.closed = False
 
-    def poll(self, timeout_s: float) -> list[CommittedRow]:
+    def poll(self, timeout_s: float) -> list[CommittedRow | ResultGap]:
         self._kafka.server.reach()
         rows = self._kafka.rows[self._next :]
         self._next += len(rows)
-        return rows
+        gaps, self.gaps = self.gaps, []
+        return [*gaps, *rows]
 
     def close(self) -> None:
         self.closed = True
@@ -267,10 +271,15 @@ class TwinResults:
         return RecentRows(newest, lowest_first(newest) if len(newest) < len(rows) else None)
 
     def follow(
-        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+        self,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int] | None = None,
+        *,
+        whole: bool = False,
     ) -> TwinFollower:
         self._kafka.server.reach()
-        follower = TwinFollower(self._kafka, after)
+        follower = TwinFollower(self._kafka, after, whole=whole)
         self._kafka.followers.append(follower)
         return follower
 

@@ -253,6 +253,16 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     return wanted
 
 
+def test_rows_that_kafka_has_deleted_are_told_of(
+    answers: list[Answer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gap = 'id: /9\nevent: gap\ndata: {"partition":0,"first":5,"next":9}'
+    answers += [stream(gap, result(9)), refuse(404)]
+    assert run(["tail", "by_page", "--json", "--api", "http://mars"]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert "has deleted offsets 5 to 8 of partition 0 before they were read" in said
+
+
 def test_api_that_comes_back_goes_on_behind_the_last_row(
     answers: list[Answer], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mars.adapters.kafka.errors import PARTITION_EOF
 from mars.adapters.kafka.read import results
@@ -22,6 +22,7 @@ from mars.core.errors import PartitionCut, Unavailable
 from mars.core.settings import Settings
 from mars.core.types import Lane, Range, Records, TaskName, Topic
 from mars.engine.codec import result_headers
+from mars.protocol.ports import CommittedRow, ResultGap
 
 TOPIC = Topic("rows")
 TASK = TaskName("sums")
@@ -50,6 +51,7 @@ class Answers:
 
     def __init__(self, *answers: Sequence[Message]) -> None:
         self._answers = list(answers)
+        self.read_at: list[tuple[int, int]] = []
 
     def consume(self, _count: int, _timeout_s: float) -> list[Message]:
         return list(self._answers.pop(0)) if self._answers else []
@@ -59,6 +61,11 @@ class Answers:
     def assign(self, _where: object) -> None: ...
 
     def unassign(self) -> None: ...
+
+    def incremental_assign(self, where: list[TopicPartition]) -> None:
+        self.read_at += [(one.partition, one.offset) for one in where]
+
+    def incremental_unassign(self, _where: object) -> None: ...
 
 
 def test_a_range_has_the_rows_behind_an_end_in_the_same_answer() -> None:
@@ -108,14 +115,57 @@ def follower(monkeypatch: pytest.MonkeyPatch) -> KafkaResultFollower:
     monkeypatch.setattr(results, "Consumer", lambda _properties: client)
     monkeypatch.setattr(results, "_partitions", lambda *_asked: [0, 1])
     monkeypatch.setattr(results, "_bounds", lambda *_asked: (0, 7))
-    return KafkaResultFollower(Settings(), TOPIC, TASK, {})
+    return KafkaResultFollower(Settings(), TOPIC, TASK, {}, whole=False)
 
 
 def test_who_follows_results_gets_the_rows_on_both_sides_of_an_error(
     follower: KafkaResultFollower,
 ) -> None:
-    assert [one.offset for one in follower.poll(0)] == [7, 8]
+    assert offsets(follower.poll(0)) == [7, 8]
     with pytest.raises(Unavailable):
         follower.poll(0)
-    assert [one.offset for one in follower.poll(0)] == [9]
-    assert [one.offset for one in follower.poll(0)] == [10]
+    assert offsets(follower.poll(0)) == [9]
+    assert offsets(follower.poll(0)) == [10]
+
+
+def offsets(found: Sequence[CommittedRow | ResultGap]) -> list[int]:
+    return [one.offset for one in found if isinstance(one, CommittedRow)]
+
+
+def test_who_follows_results_goes_on_behind_rows_that_kafka_has_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It got no row of that partition any more, and was not told."""
+    lost = error(KafkaError.OFFSET_OUT_OF_RANGE, 9)
+    client = Answers([row(7), error(PARTITION_EOF, 9), lost, row(3, partition=1)], [row(20)])
+    bounds = iter([(0, 7), (0, 3), (20, 25)])
+    monkeypatch.setattr(results, "Consumer", lambda _properties: client)
+    monkeypatch.setattr(results, "_partitions", lambda *_asked: [0, 1])
+    monkeypatch.setattr(results, "_bounds", lambda *_asked: next(bounds))
+    follower = KafkaResultFollower(Settings(), TOPIC, TASK, {}, whole=False)
+
+    assert offsets(follower.poll(0)) == [7]
+    assert follower.poll(0) == [ResultGap(0, 9, 20)]
+    assert client.read_at == [(0, 7), (1, 3), (0, 20)]
+    assert offsets(follower.poll(0)) == [3, 20]
+
+
+def test_a_broker_that_does_not_say_where_a_partition_begins_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Answers([error(KafkaError.OFFSET_OUT_OF_RANGE, 7)], [row(20)])
+
+    def away(*_asked: object) -> tuple[int, int]:
+        raise Unavailable("kafka", "no answer")
+
+    monkeypatch.setattr(results, "Consumer", lambda _properties: client)
+    monkeypatch.setattr(results, "_partitions", lambda *_asked: [0])
+    monkeypatch.setattr(results, "_bounds", lambda *_asked: (0, 7))
+    follower = KafkaResultFollower(Settings(), TOPIC, TASK, {}, whole=False)
+    monkeypatch.setattr(results, "_bounds", away)
+    with pytest.raises(Unavailable):
+        follower.poll(0)
+    monkeypatch.setattr(results, "_bounds", lambda *_asked: (20, 25))
+
+    assert follower.poll(0) == [ResultGap(0, 7, 20)]
+    assert offsets(follower.poll(0)) == [20]

@@ -7,6 +7,7 @@ committed. A topic that does not exist (yet) has no rows.
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from contextlib import closing
@@ -15,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from mars.adapters.kafka.admin import KafkaTopicAdmin, TopicBounds
 from mars.adapters.kafka.config import lone_reader_properties
-from mars.adapters.kafka.errors import configured, translated
+from mars.adapters.kafka.errors import OFFSETS_LOST, configured, translated
 from mars.adapters.kafka.names import Names
 from mars.adapters.kafka.read.consumers import (
     READER,
@@ -27,6 +28,7 @@ from mars.adapters.kafka.read.consumers import (
 )
 from mars.adapters.kafka.read.recent import NewestResults, row_of
 from mars.adapters.kafka.read.rows import dead_letter, wanted_letter
+from mars.adapters.result_rows import place_within
 from mars.core.errors import Unavailable
 from mars.core.settings import Settings
 from mars.core.types import TaskName, Topic
@@ -35,12 +37,16 @@ from mars.protocol.ports import (
     DeadLetter,
     DeadPage,
     RecentRows,
+    ResultGap,
     WantedNumber,
     WantedWindow,
 )
 
 CALL_TIMEOUT_S = 5.0
 """For metadata and offsets; a healthy broker needs milliseconds."""
+
+LOOK_S = 10.0
+"""How often a follower looks whether partitions were added."""
 
 FOLLOW_BATCH_MAX = 1_000
 """Rows handed on in one poll of a follower."""
@@ -78,67 +84,109 @@ class KafkaResultTail:
         return self._newest.of_window(topic, task, rows_max, wanted)
 
     def follow(
-        self, topic: Topic, task: TaskName, after: Mapping[int, int] | None = None
+        self,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int] | None = None,
+        *,
+        whole: bool = False,
     ) -> KafkaResultFollower:
         """Rows committed from now on. Raises Unavailable, also if there is no such topic."""
-        return KafkaResultFollower(self._settings, topic, task, after or {})
+        return KafkaResultFollower(self._settings, topic, task, after or {}, whole=whole)
 
 
 class KafkaResultFollower:
     """`ResultFollower` over Kafka; one thread at a time."""
 
     def __init__(
-        self, settings: Settings, topic: Topic, task: TaskName, after: Mapping[int, int]
+        self,
+        settings: Settings,
+        topic: Topic,
+        task: TaskName,
+        after: Mapping[int, int],
+        *,
+        whole: bool,
     ) -> None:
+        self._topic = topic
         self._task = task.encode()
         self._pending: deque[Message] = deque()
+        self._next: dict[int, int] = {}
+        self._gaps: list[ResultGap] = []
         self.starts: Mapping[int, int] = {}
         with configured():
             self._consumer = Consumer(lone_reader_properties(settings, READER))
         try:
             with translated():
-                self._start(topic, after)
+                self._take_in(after, 0 if whole else None)
+            if not self.starts:
+                raise Unavailable("kafka", f"there is no topic {topic}")
         except BaseException:
             self._consumer.close()
             raise
 
-    def _start(self, topic: Topic, after: Mapping[int, int]) -> None:
-        starts = {}
-        for partition in _partitions(self._consumer, topic):
-            low, high = _bounds(self._consumer, topic, partition)
-            starts[partition] = min(max(after.get(partition, high), low), high)
-        if not starts:
-            raise Unavailable("kafka", f"there is no topic {topic}")
-        self._consumer.assign([TopicPartition(topic, part, at) for part, at in starts.items()])
-        self.starts = starts
+    def _take_in(self, after: Mapping[int, int], others: int | None) -> None:
+        """Read partitions that are not read yet: from `after` on, or `others`; None: from now."""
+        self._looked_s = time.monotonic()
+        for partition in _partitions(self._consumer, self._topic):
+            if partition not in self._next:
+                low, high = _bounds(self._consumer, self._topic, partition)
+                wanted = after.get(partition, others)
+                self._read_from(partition, high if wanted is None else wanted, low, high)
+                self.starts = {**self.starts, partition: self._next[partition]}
 
-    def poll(self, timeout_s: float) -> list[CommittedRow]:
+    def _read_from(self, partition: int, wanted: int, low: int, high: int) -> None:
+        at, gone = place_within(partition, wanted, low, high)
+        self._consumer.incremental_assign([TopicPartition(self._topic, partition, at)])
+        self._next[partition] = at
+        self._gaps += gone
+
+    def poll(self, timeout_s: float) -> list[CommittedRow | ResultGap]:
         """What was committed since the last call. Raises Unavailable; call it again then.
 
         An error is raised once the rows before it have been handed on, and hides none behind it.
         """
         with translated():
+            if time.monotonic() - self._looked_s >= LOOK_S:
+                self._take_in({}, 0)
             if not self._pending:
                 # The first message ends the wait; without it the client waits for a full batch.
                 self._pending += self._consumer.consume(1, timeout_s)
                 if self._pending:
                     self._pending += self._consumer.consume(FOLLOW_BATCH_MAX, 0)
             records = self._records()
-        return [row for record in records if (row := row_of(record, self._task)) is not None]
+        rows = [row for record in records if (row := row_of(record, self._task)) is not None]
+        gaps, self._gaps = self._gaps, []
+        return [*gaps, *rows]
 
     def _records(self) -> list[Record]:
         """Those at hand before the next error. Raises it, as KafkaException, if none is."""
         records: list[Record] = []
         while self._pending:
+            message = self._pending[0]
             try:
-                records.append(record_of(self._pending[0]))
+                record = record_of(message)
             except KafkaException:
                 if records:
-                    break  # it is raised by the next call
+                    break  # the next call deals with it
+                passed_over = self._passed_over(message)
                 self._pending.popleft()
+                if passed_over:
+                    break
                 raise
+            records.append(record)
+            self._next[record.partition] = record.offset + (not record.end)
             self._pending.popleft()
         return records
+
+    def _passed_over(self, message: Message) -> bool:
+        """Go on behind rows that Kafka has deleted, if that is what an error says."""
+        partition, error = message.partition(), message.error()
+        if error is None or error.code() not in OFFSETS_LOST or partition not in self._next:
+            return False
+        low, high = _bounds(self._consumer, self._topic, partition)
+        self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        self._read_from(partition, self._next[partition], low, high)
+        return True
 
     def close(self) -> None:
         """Free the consumer."""
