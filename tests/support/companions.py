@@ -120,6 +120,7 @@ KINDS = (
         "max(bytes) AS high, count(*) FILTER (WHERE bytes > 700) AS large, "
         "sum(hash) - min(id) AS rest FROM arrived GROUP BY ALL",
         ("type",),
+        {"buckets": "one"},
     ),
     Kind(
         "top",
