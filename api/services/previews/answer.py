@@ -18,7 +18,7 @@ from api.presenting import alike, output_view
 from api.services.previews.disorder import Lateness, suggested_ms
 from api.services.previews.reading import PreviewSource
 from api.services.previews.trial import Trial
-from api.services.previews.windows import Tried, TriedSessions, TriedWindow
+from api.services.previews.windows import Tried, TriedWindow
 from api.services.previews.words import Circumstances, notes, sentences
 from mars.client.answers import (
     LateShare,
@@ -120,11 +120,11 @@ def _predictions(
 ) -> Predictions:
     rates = None if read.lane_seconds is None else _rates(trial.lane_rows, read.lane_seconds)
     groups = max((window.groups for window in tried.shown), default=None)
-    in_log = None if rates is None else _log_bytes(trial, rates, groups or 0, tried.sessions)
+    in_log = None if rates is None else _log_bytes(trial, rates, groups or 0, tried)
     found = tried.sessions
     return Predictions(
         rows_per_second=None if rates is None else round(sum(rates.values(), 0.0), 1),
-        groups_per_window=groups if found is None else None,
+        groups_per_window=groups if found is None and tried.waiting is None else None,
         groups_at_least=_may_grow(trial) if tried.complete is None else not tried.complete,
         redis_bytes=None if in_log is None else in_log[0],
         redis_bytes_merged=None if in_log is None else in_log[1],
@@ -148,6 +148,8 @@ def _a_minute(trial: Trial, read: ReadRows, tried: Tried) -> float | None:
     shape, found = trial.plan.window, None
     if tried.sessions is not None:
         found = tried.sessions.a_minute
+    elif tried.waiting is not None and read.lane_seconds:
+        found = (tried.complete or 0) * SECONDS_PER_MINUTE / max(read.lane_seconds.values())
     elif isinstance(shape, Counting) and read.lane_seconds is not None:
         rates = _rates(trial.counted, read.lane_seconds)
         found = sum(rates.values(), 0.0) * SECONDS_PER_MINUTE / shape.slide
@@ -170,10 +172,13 @@ def _rates(rows: Mapping[Lane, int], seconds: Mapping[Lane, float]) -> dict[Lane
 
 
 def _log_bytes(
-    trial: Trial, rates: Mapping[Lane, float], groups: int, sessions: TriedSessions | None
+    trial: Trial, rates: Mapping[Lane, float], groups: int, tried: Tried
 ) -> tuple[int, int]:
     """Unmerged and merged, where a window has so many groups."""
-    window, options = trial.plan.window, trial.plan.options
+    window, options, sessions = trial.plan.window, trial.plan.options, tried.sessions
+    if tried.waiting is not None:
+        waiting = round(trial.bytes_per_group() * tried.waiting)
+        return waiting, waiting
     if isinstance(window, Counting):
         return _log_bytes_of_counted(trial, window)
     held_ms = options.delay_ms + options.lateness_ms + options.key_lag_ms

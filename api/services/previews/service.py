@@ -18,7 +18,6 @@ from api.services.previews.answer import ReadRows, preview_view
 from api.services.previews.reading import PreviewSource, TopicReading, to_read
 from api.services.previews.trial import Trial
 from mars.client.answers import Preview, PreviewProgress
-from mars.core.errors import Rejected
 from mars.core.plan import Format, Plan, Stream, reads_keys
 from mars.core.types import Records, Topic, live_lane
 
@@ -94,11 +93,6 @@ class PreviewService:
             version=1,
             begin_ms=self._begin_ms(request),
         )
-        if plan.counts_by_key:
-            raise Rejected(
-                "PER KEY has no preview yet: leave out PER KEY and EXPIRE to see the rows and what "
-                "is made of them, or register the task"
-            )
         if request.rows is None:
             return plan
         # Rows of a request are JSON objects, whatever the messages are.

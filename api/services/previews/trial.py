@@ -15,10 +15,11 @@ from dataclasses import replace
 import polars as pl
 
 from api.services.previews.disorder import DELAYS_MS, Disorder
-from api.services.previews.windows import Tried, by_number, by_time, sessions
+from api.services.previews.windows import Tried, by_key, by_number, by_time, sessions
 from mars.core.plan import Plan
-from mars.core.types import Lane, Mapped, Records, RejectedRow, RowCounts
+from mars.core.types import Lane, Mapped, Records, RejectedRow, RowCounts, lane_partition
 from mars.core.windows import Counting, Session
+from mars.core.windows.counting import CountedAndSeen
 from mars.engine.aggregates import PANE, merge
 from mars.engine.codec.entry import encode_entry
 from mars.engine.codec.states import decode_states, plain_bytes, states_bytes
@@ -69,8 +70,8 @@ class Trial:
         self.cut_short = False
         self.longer_rows = 0
         """Rows of which some cells were passed over."""
-        self.counted: Counter[Lane] = Counter()
-        """Rows of each lane that have numbers."""
+        self._numbers: Counter[Lane] = Counter()
+        """What stands beside the next offset of each lane."""
         self._spans: dict[Lane, tuple[int, int]] = {}
         """The event times of the first and the newest usable row of each lane."""
         self._oldest_ms: int | None = None
@@ -85,15 +86,22 @@ class Trial:
                 self.cut_short = True
                 break
             self.longer_rows += decoded.longer
-            mapped = self._mapped(decoded, self.counted[records.lane])
+            mapped = self._mapped(decoded, self._numbers[records.lane])
             for lane, numbers in mapped.numbered.items():
-                self.counted[lane] = numbers.next
+                self._numbers[lane] = numbers.next
             self._take_usable(records.lane, _stamped(self.plan, decoded))
             self._take(records.lane, mapped)
             if decoded.records.values:
                 self._last[records.lane] = decoded
         if records.values:
             self.stamp_ms = _largest(max(records.timestamps_ms), self.stamp_ms)
+
+    @property
+    def counted(self) -> dict[Lane, int]:
+        """Rows of each lane that have numbers."""
+        by_key = self.plan.counts_by_key
+        numbers = self._numbers.items()
+        return {lane: CountedAndSeen.of(at).rows if by_key else at for lane, at in numbers}
 
     def _mapped(self, decoded: Decoded, number: int) -> Mapped:
         """What rows add, before which so many of their lane have numbers."""
@@ -143,6 +151,10 @@ class Trial:
     def windows(self, limit: int, *, whole: bool) -> Tried:
         """The windows that are shown, each with so many rows. `whole`: there are no rows before."""
         states, shape = self._states(), self.plan.window
+        if self.plan.counts_by_key:
+            come = self._numbers.items()
+            seen = {lane_partition(lane) or 0: CountedAndSeen.of(at).seen for lane, at in come}
+            return by_key(self.plan, states, seen)
         if isinstance(shape, Counting):
             return by_number(self.plan, shape, states, self.counted, limit)
         if isinstance(shape, Session):

@@ -2,6 +2,7 @@
 
 by time      the newest
 by number    of each partition the newest that are full, and the one that is filled next
+by key       the newest that are full, or left over; each is a window of one key
 sessions     the newest; each is a window of one group
 """
 
@@ -11,11 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 import msgspec
 import polars as pl
 
-from mars.core.plan import WINDOW_END, Plan
+from mars.core.plan import WINDOW_END, WINDOW_NUMBER, WINDOW_PARTITION, WINDOW_START, Plan
 from mars.core.types import Lane, live_lane
 from mars.core.windows import Counting, Session, Window
 from mars.core.windows.counting import (
@@ -27,7 +29,9 @@ from mars.core.windows.counting import (
 )
 from mars.core.windows.moments import MINUTE_MS
 from mars.engine.aggregates import PANE, columns, key_names, merge_panes, sessions_of
+from mars.engine.aggregates.keyed import key_windows
 from mars.engine.aggregates.placed import FIRST
+from mars.engine.aggregates.scoped import COUNTED
 from mars.engine.finishing import EACH_ITS_OWN, Finished, finish
 from mars.protocol.ports import window_of_row
 from mars.protocol.windows.closing import WholeSpan
@@ -98,6 +102,8 @@ class Tried:
     more: bool
     complete: int | None = None
     sessions: TriedSessions | None = None
+    waiting: int | None = None
+    """Rows whose windows are not full, where those of each key are counted."""
 
 
 def by_time(plan: Plan, states: pl.DataFrame, limit: int) -> Tried:
@@ -187,6 +193,36 @@ def _numbered(
         window.end_ms <= end,
         number_of_window(shape, window),
     )
+
+
+# ------------------------------------------------------------------------------- by key
+
+
+def by_key(plan: Plan, states: pl.DataFrame, seen: Mapping[int, int]) -> Tried:
+    """Windows of the rows of each key, where event time of partitions has come so far: the newest
+    of those that are full, and of those that will not be, as their key has fallen silent.
+    """
+    found = key_windows(plan, states, seen)
+    rows = [
+        (msgspec.json.decode(value), full)
+        for own, full in ((found.full, True), (found.unfilled, False))
+        for value in finish(plan, own, EACH_ITS_OWN).values
+    ]
+    rows.sort(key=lambda row: row[0][WINDOW_END])
+    return Tried(
+        [_of_key(value, full=full) for value, full in rows[-WINDOWS_MAX:]],
+        len(rows) > WINDOWS_MAX,
+        found.full.height,
+        waiting=int(found.open.get_column(COUNTED).sum()),
+    )
+
+
+def _of_key(value: dict[str, object], *, full: bool) -> TriedWindow:
+    start_ms, end_ms, number, partition = (
+        cast(int, value[name])
+        for name in (WINDOW_START, WINDOW_END, WINDOW_NUMBER, WINDOW_PARTITION)
+    )
+    return TriedWindow(start_ms, end_ms, 1, (value,), 1, full, WindowNumber(number, partition))
 
 
 # ----------------------------------------------------------------------------- sessions

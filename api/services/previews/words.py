@@ -65,6 +65,12 @@ def _about_numbers(trial: Trial, tried: Tried) -> Iterator[str]:
             f"Rows are numbered from the first of the preview on in each partition, and {full} "
             f"{are} full. A task numbers them from where it begins: its windows hold other rows."
         )
+    if tried.waiting:
+        wait = "waits" if tried.waiting == 1 else "wait"
+        yield (
+            f"{counted(tried.waiting, 'row', ',')} {wait} for more rows of the same key. Redis "
+            "holds each until its window is full, or its key has been silent for EXPIRE."
+        )
 
 
 def _about_sessions(tried: Tried) -> Iterator[str]:
@@ -217,7 +223,7 @@ def _about_filters(trial: Trial, tried: Tried) -> Iterator[str]:
 def sentences(found: Predictions, plan: Plan, pause_ms: int = 0) -> list[str]:
     """Predictions in words, for a task of this plan; `pause_ms` as in `Lateness`."""
     options = plan.options
-    said = [*_about_rate(found), *_about_size(found, plan)]
+    said = [*_about_rate(found, plan), *_about_size(found, plan)]
     said += [IN_ORDER] if plan.counts_rows else _about_delay(found, options, pause_ms)
     return [*said, *_about_pause(pause_ms, options)]
 
@@ -235,7 +241,7 @@ def _about_pause(pause_ms: int, options: Options) -> Iterator[str]:
 IN_ORDER = "No row is late, however old: rows are counted in the order of their offsets."
 
 
-def _about_rate(found: Predictions) -> Iterator[str]:
+def _about_rate(found: Predictions, plan: Plan) -> Iterator[str]:
     if found.rows_per_second is not None:
         yield f"About {found.rows_per_second:,.0f} rows a second."
     a_minute, groups = found.windows_per_minute, found.groups_per_window
@@ -244,6 +250,8 @@ def _about_rate(found: Predictions) -> Iterator[str]:
         yield f"{_figure(found.sessions_per_group)} {noun} a group on average, within the preview."
         if a_minute is not None:
             yield f"About {_figure(a_minute)} sessions begin a minute."
+    elif a_minute is not None and plan.counts_by_key:
+        yield f"About {_figure(a_minute)} windows a minute, each of one key."
     elif a_minute is not None and groups is not None:
         yield (
             f"About {_figure(a_minute)} windows a minute in all partitions, with up to "
