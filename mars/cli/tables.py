@@ -29,7 +29,7 @@ class _Table(Table):
     NARROW = 8
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        moments = [one for one in self.columns if any(map(_is_moment, one.cells))]
+        moments = [one for one in self.columns if _holds_moments(list(map(str, one.cells)))]
         others = len(self.columns) - len(moments)
         fits = (MOMENT_WIDTH + 3) * len(moments) + self.NARROW * others <= options.max_width
         for column in moments:
@@ -47,8 +47,10 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return made
 
 
-def _is_moment(cell: object) -> bool:
-    return _MOMENT.fullmatch(str(cell)) is not None
+def _holds_moments(cells: Sequence[str]) -> bool:
+    """Times alone, and dashes: a longer text beside them must be folded, or it would be cut off."""
+    said = [cell for cell in cells if cell not in ("", "-")]
+    return bool(said) and all(map(_MOMENT.fullmatch, said))
 
 
 def _literal(cell: str) -> Text:

@@ -50,3 +50,15 @@ def test_times_stay_in_one_line_while_other_columns_can_be_folded() -> None:
 def test_nothing_is_cut_off_where_times_have_to_be_folded_too() -> None:
     shown = "".join("".join(_lines(40)).split())
     assert all(letter in shown for letter in "abcdefghijklmnop")
+
+
+def test_a_time_among_texts_keeps_no_text_from_being_folded() -> None:
+    reason = "failed: " + "a long reason " * 8 + "and what to do"
+    shown = io.StringIO()
+    made = table(("", ""), [("state", reason), ("watermark", MOMENT), ("lag", "-")])
+    Console(file=shown, width=60).print(made)
+    told = shown.getvalue()
+    assert "state" in told
+    assert "watermark" in told
+    assert " ".join(told.replace("state", "").split()).count("a long reason") == 8
+    assert "and what to do" in " ".join(told.split())
