@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from mars.cli.shared import (
     output,
     say_json,
 )
-from mars.cli.tables import table, window_name
+from mars.cli.tables import cell, table, window_name
 from mars.client.answers import MissedResults, ResultEvent, Task
 from mars.client.blocking import Client
 from mars.core.errors import MarsError, TooMany, Unavailable
@@ -274,7 +273,7 @@ def _print(window: _Window, limit: int | None, together: bool) -> None:
     said = _TIMES if window.part.counted is None else _NUMBERS
     columns = [column for column in window.rows[0] if column not in said]
     kept = window.rows if limit is None else window.rows[:limit]
-    cells = [[json.dumps(row[column], ensure_ascii=False) for column in columns] for row in kept]
+    cells = [[cell(row, column) for column in columns] for row in kept]
     output().print(window.part.title(len(window.rows), together))
     output().print(table(columns, cells))
     if len(kept) < len(window.rows):

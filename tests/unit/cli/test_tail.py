@@ -142,6 +142,7 @@ def test_groups_of_a_window_that_counts_rows_are_one_table_whatever_their_times(
     told = capsys.readouterr().out
     first, second = "window 4 of partition 1  2 rows\n", "window 5 of partition 1  1 row\n"
     assert told.index(first) < told.index(second)
+    assert told.count(" 1970-01-01 00:00:00   1970-01-01 00:00:00 ") == 3
 
 
 def test_each_revision_of_a_window_is_a_table_of_its_own(
