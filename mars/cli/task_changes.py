@@ -61,18 +61,24 @@ def change_existing(
 
 
 def change_named(
-    client: Client, name: str, sql: str, named: Mapping[str, object], expected_version: int | None
+    client: Client,
+    name: str,
+    sql: str | None,
+    named: Mapping[str, object],
+    expected_version: int | None,
 ) -> Task:
-    """The task with another query and the options that are named; one named as "" has its default.
+    """The task with another query, if there is one, and the options that are named; one named as ""
+    has its default.
 
     Raises VersionMismatch where somebody else changes it meanwhile.
     """
     found = client.task(name)
     merged = {**found.options, **named}
     options = {option: value for option, value in merged.items() if value != ""}
-    _show_lines(list(difference(found, sql, options)))
+    query = found.sql if sql is None else sql
+    _show_lines(list(difference(found, query, options)))
     expected = found.version if expected_version is None else expected_version
-    return client.change_task(name, sql, options=options, expected_version=expected)
+    return client.change_task(name, query, options=options, expected_version=expected)
 
 
 def difference(found: TaskSummary, sql: str, options: Mapping[str, object]) -> Iterator[str]:

@@ -189,13 +189,15 @@ def change(
 ) -> None:
     """Give a task a new version, from FILE or --sql, and show what changes.
 
-    Options that are not named stay as they are; NAME= (with nothing behind it) returns one to its
-    default.
+    With options alone the query stays as it is. Options that are not named stay as they are; NAME=
+    (with nothing behind it) returns one to its default.
     """
-    body = _definition(file, sql)
+    only_options = file is None and sql is None and bool(options)
+    body = {} if only_options else _definition(file, sql)
+    query = None if only_options else str(body["sql"])
     named = {**_object(body.get("options")), **_pairs(options)}
     with Client(api_address(api)) as client:
-        found = change_named(client, name, str(body["sql"]), named, expect)
+        found = change_named(client, name, query, named, expect)
     _tell(found, as_json, _at_version(found))
 
 

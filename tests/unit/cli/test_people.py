@@ -150,6 +150,20 @@ def test_options_that_are_not_named_stay_and_the_change_is_shown(
     assert world.definition().current.options == kept
 
 
+def test_options_alone_leave_the_query_as_it_is(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert add(BY_SIP) == 0
+    world.begin_newest()
+    assert run(["task", "change", "by_sip", "--option", "buckets=one", *API]) == 0
+    told = capsys.readouterr().err
+    assert "+option buckets = one" in told
+    current = world.definition().current
+    assert (current.version, current.sql, current.options) == (2, BY_SIP, {"buckets": "one"})
+    assert run(["task", "change", "by_sip", *API]) == 2
+    assert "give either a file or --sql" in capsys.readouterr().err
+
+
 def test_option_that_is_named_without_a_value_returns_to_its_default(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
