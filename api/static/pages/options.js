@@ -26,6 +26,7 @@ const SELDOM = [
     usual: "all",
     choices: ["all", "changed"],
   },
+  { name: "buckets", label: "Buckets its groups lie in", usual: "all", choices: ["all", "one"] },
   { name: "output_topic", label: "Topic of the results", usual: "mars.results.NAME" },
 ];
 

@@ -222,6 +222,25 @@ function shapeOf(window) {
   return `${window.kind}, ${window.size}${every}${offset}${zone}`;
 }
 
+function closing(options) {
+  return [
+    ["Delay", duration(options.delay_ms)],
+    ["Idle after", duration(options.idle_after_ms)],
+    [
+      "Late rows",
+      options.late === "revise"
+        ? `revise their windows for ${duration(options.lateness_ms)}`
+        : "are dropped and named",
+    ],
+    [
+      "Windows close by",
+      options.watermark === "partition"
+        ? "the slowest partition"
+        : `${options.watermark}, ${duration(options.key_lag_ms)} after the partitions at the latest`,
+    ],
+  ];
+}
+
 function about(task) {
   const plan = task.plan;
   const versions = [
@@ -248,21 +267,9 @@ function about(task) {
               .join(", "),
           ],
           ["Limit", plan.limit],
-          ["Delay", duration(plan.options.delay_ms)],
-          ["Idle after", duration(plan.options.idle_after_ms)],
           ["Future limit", duration(plan.options.future_limit_ms)],
-          [
-            "Late rows",
-            plan.options.late === "revise"
-              ? `revise their windows for ${duration(plan.options.lateness_ms)}`
-              : "are dropped and named",
-          ],
-          [
-            "Windows close by",
-            plan.options.watermark === "partition"
-              ? "the slowest partition"
-              : `${plan.options.watermark}, ${duration(plan.options.key_lag_ms)} after the partitions at the latest`,
-          ],
+          ...(plan.window.kind === "counting" ? [] : closing(plan.options)),
+          ["Buckets", plan.options.buckets],
         ])
       : h("p", { class: "problem" }, "This release cannot read the query."),
     h("h3", {}, "Versions"),
