@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from itertools import combinations
+from unittest import mock
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from mars.core.plan import Field, Stream
 from mars.core.types import Records
 from mars.engine.decode.decoded import Decoded
+from mars.engine.decode.formats import csv_rows
 from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import ARROW, CSV, CSV_HEADER, FIELDS, JSON, NDJSON, records
 
@@ -182,6 +184,23 @@ def test_csv_line_is_read_the_same_whatever_the_others_are(
         text = (messages[message] or b"").split(b"\n")[line]
         alone = decode(CSV, FIELDS, records([text]))
         assert repr(alone.frame.row(0)) == repr(decoded.frame.row(row))
+
+
+@QUICK
+@given(CSV_MESSAGES, FIELD_SETS, st.sampled_from([CSV, CSV_HEADER]), st.booleans())
+def test_csv_is_the_same_where_arrow_does_not_read_it(
+    messages: list[bytes | None], fields: tuple[Field, ...], stream: Stream, named: bool
+) -> None:
+    if named and stream.csv_header:
+        messages = [message and b"size,at,name\n" + message for message in messages]
+    batch = records(messages)
+    by_arrow = decode(stream, fields, batch)
+    with mock.patch.object(csv_rows, "LAYOUTS_MAX", -1):
+        by_row = decode(stream, fields, batch)
+    assert repr(by_row.frame.rows()) == repr(by_arrow.frame.rows())
+    assert by_row.invalid.to_dict(as_series=False) == by_arrow.invalid.to_dict(as_series=False)
+    assert repr(list(by_row.unreadable)) == repr(list(by_arrow.unreadable))
+    assert by_row.longer == by_arrow.longer
 
 
 @QUICK

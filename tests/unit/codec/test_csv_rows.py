@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
 from mars.core.plan import Format, Stream
 from mars.core.types import Reason, StreamName
+from mars.engine.decode.formats import csv_rows
 from mars.engine.decode.limits import MESSAGE_BYTES_MAX
 from mars.engine.decode.messages import decode
 from tests.unit.codec.samples import CSV, CSV_HEADER, FIELDS, records
@@ -259,3 +261,39 @@ def test_byte_order_mark_behind_another_is_part_of_the_text_whatever_comes_first
     for values in ([twice, b"b,2,,,"], [b"b,2,,,", twice]):
         names = decode(stream, fields, records(values)).frame.get_column("name").to_list()
         assert sorted(names) == ["b", "\ufeffa"]
+
+
+def many_headers() -> list[bytes]:
+    """Messages of one row, each with another place of `at`."""
+    return [
+        b",".join([*(b"x%d" % n for n in range(at)), b"at"]) + b"\n" + b"5," * at + b"7"
+        for at in range(csv_rows.LAYOUTS_MAX + 1)
+    ]
+
+
+def wide_header() -> list[bytes]:
+    """A message with more columns than Arrow is asked for."""
+    names = b"".join(b",x%d" % n for n in range(csv_rows.WIDTH_MAX))
+    return [b"at" + names + b"\n7" + b"," * csv_rows.WIDTH_MAX]
+
+
+@pytest.mark.parametrize("messages", [many_headers(), wide_header()])
+def test_many_headers_and_a_wide_one_are_not_read_by_arrow(
+    messages: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Mock(side_effect=csv_rows.arrow_csv.read_csv)
+    monkeypatch.setattr(csv_rows.arrow_csv, "read_csv", read)
+    decoded = decode(CSV_HEADER, FIELDS, records(messages))
+    assert decoded.frame.get_column("at").to_list() == [7] * len(messages)
+    assert read.call_count == 0
+
+
+def test_headers_that_differ_in_names_nobody_reads_are_read_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(csv_rows, "LAYOUTS_MAX", 1)
+    read = Mock(side_effect=csv_rows.arrow_csv.read_csv)
+    monkeypatch.setattr(csv_rows.arrow_csv, "read_csv", read)
+    decoded = decode(CSV_HEADER, FIELDS, records([b"at,x%d\n7,1" % n for n in range(9)]))
+    assert decoded.frame.get_column("at").to_list() == [7] * 9
+    assert read.call_count == 1

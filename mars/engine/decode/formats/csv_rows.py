@@ -29,6 +29,13 @@ from mars.engine.decode.limits import TooManyRows, unusable
 
 DIALECTS_REMEMBERED = 64
 
+LAYOUTS_MAX = 100
+"""Layouts of a batch for which Arrow is asked one by one, at half a millisecond each; rows of more
+are cut into cells here, which takes longer for each row."""
+
+WIDTH_MAX = 1_000
+"""Most cells of a row that Arrow reads: it takes a kilobyte for each column, wanted or not."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
@@ -54,12 +61,20 @@ def _dialect(delimiter: str, quote: str) -> _Dialect:
     return _Dialect(between, mark, line, re.compile(quoted + rb"|" + d), careful)
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How many cells a row has, and which of them is each field's (None: no such column)."""
+
+    width: int
+    places: tuple[int | None, ...]
+
+
 @dataclass(slots=True)
 class _Block:
-    """Messages with the same columns; `numbers` are those of their rows in the batch."""
+    """Messages of the same layout; `numbers` are those of their rows in the batch."""
 
     dialect: _Dialect
-    columns: tuple[str, ...]
+    layout: _Layout
     bodies: list[bytes] = field(default_factory=list)
     numbers: list[range] = field(default_factory=list)
 
@@ -86,14 +101,18 @@ def decode_csv(
     """
     faults = ColumnFaults()
     lines = np.ones(len(records.values), dtype=np.int64)
-    blocks, total = _blocks(stream, records, lines, faults, rows_max, parts=parts)
-    parsed = [_parse(block, fields, faults) for block in blocks]
+    blocks, total = _blocks(stream, fields, records, lines, faults, rows_max, parts=parts)
+    if len(blocks) <= LAYOUTS_MAX and all(block.layout.width <= WIDTH_MAX for block in blocks):
+        parsed = [_parse(block, faults) for block in blocks]
+    else:
+        parsed = [_parse_by_row(blocks, len(fields), faults)]
     typed = [_typed(at, one, parsed, total, faults) for at, one in enumerate(fields)]
     return assemble(stream, fields, records, lines, typed, faults)
 
 
 def _blocks(
     stream: Stream,
+    fields: tuple[Field, ...],
     records: Records,
     lines: np.typing.NDArray[np.int64],
     faults: ColumnFaults,
@@ -101,10 +120,10 @@ def _blocks(
     *,
     parts: bool,
 ) -> tuple[list[_Block], int]:
-    """Messages sorted by their columns, and the number of rows of all."""
-    declared = tuple(one.name for one in stream.message_fields)
+    """Messages sorted by their layout, and the number of rows of all."""
+    declared = {one.name: at for at, one in enumerate(stream.message_fields)}
     dialect = _dialect(stream.csv_delimiter, stream.csv_quote)
-    blocks: dict[tuple[str, ...], _Block] = {}
+    blocks: dict[_Layout, _Block] = {}
     total = 0
     for at, value in enumerate(records.values):
         problem = None if parts else unusable(value)
@@ -124,22 +143,23 @@ def _blocks(
         lines[at] = body.count(b"\n") + 1
         if total + int(lines[at]) > rows_max:
             raise TooManyRows
-        block = blocks.setdefault(columns, _Block(dialect, columns))
+        layout = _Layout(len(columns), tuple(columns.get(one.name) for one in fields))
+        block = blocks.setdefault(layout, _Block(dialect, layout))
         block.bodies.append(body)
         block.numbers.append(range(total, total := total + int(lines[at])))
     return list(blocks.values()), total
 
 
-def columns_of(stream: Stream, header: bytes) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
-    """The columns that a header names, or why it is none."""
+def columns_of(stream: Stream, header: bytes) -> tuple[dict[str, int], tuple[Reason, str] | None]:
+    """The columns that a header names, by their places, or why it is none."""
     return _columns(header, _dialect(stream.csv_delimiter, stream.csv_quote))
 
 
-def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[Reason, str] | None]:
-    """The columns that a header names, or why it is none."""
+def _columns(header: bytes, dialect: _Dialect) -> tuple[dict[str, int], tuple[Reason, str] | None]:
+    """The columns that a header names, by their places, or why it is none."""
     line = header.removesuffix(b"\r")
     if _problem(line, dialect, cells=2) is not None:
-        return (), (Reason.UNREADABLE, "the header is not a line of cells")
+        return {}, (Reason.UNREADABLE, "the header is not a line of cells")
     try:
         cells = csv.reader(
             [line.decode()],
@@ -147,31 +167,61 @@ def _columns(header: bytes, dialect: _Dialect) -> tuple[tuple[str, ...], tuple[R
             quotechar=dialect.quote.decode(),
             strict=True,
         )
-        columns = tuple(next(cells))
+        names = next(cells)
     except (UnicodeDecodeError, csv.Error) as error:
-        return (), (Reason.UNREADABLE, f"the header cannot be read: {error}")
-    if len(set(columns)) < len(columns):
-        return (), (Reason.UNREADABLE, "the header names a column twice")
+        return {}, (Reason.UNREADABLE, f"the header cannot be read: {error}")
+    columns = {name: at for at, name in enumerate(names)}
+    if len(columns) < len(names):
+        return {}, (Reason.UNREADABLE, "the header names a column twice")
     return columns, None
 
 
-def _parse(block: _Block, fields: tuple[Field, ...], faults: ColumnFaults) -> _Cells:
+def _parse(block: _Block, faults: ColumnFaults) -> _Cells:
     """The cells of a block's rows; rows that are no rows become faults."""
-    text = b"\n".join(block.bodies)
-    numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
-    dialect, columns = block.dialect, len(block.columns)
-    if b"\n" in (text[:1] or b"\n", text[-1:]) or any(mark in text for mark in dialect.careful):
-        text, numbers = _without_broken_lines(text, numbers, dialect, columns, faults)
-    wanted = [one.name if one.name in block.columns else None for one in fields]
+    layout, dialect = block.layout, block.dialect
+    text, numbers = _unbroken(block, faults)
     try:
-        table = _read(text, dialect, block.columns, wanted)
+        table = _read(text, dialect, layout)
     except pa.ArrowInvalid:  # some line has another number of cells than there are columns
-        text, numbers = _cut_to_fit(text, numbers, dialect, columns, faults)
-        table = _read(text, dialect, block.columns, wanted)
+        text, numbers = _cut_to_fit(text, numbers, dialect, layout.width, faults)
+        table = _read(text, dialect, layout)
     return _Cells(
         numbers,
-        tuple(None if name is None else _cells(table, block.columns, name) for name in wanted),
+        tuple(
+            None if place is None else pl.Series(table.column(str(place)))
+            for place in layout.places
+        ),
     )
+
+
+def _parse_by_row(blocks: list[_Block], fields: int, faults: ColumnFaults) -> _Cells:
+    """The same for blocks that Arrow would take too long for, or too much memory."""
+    kept: list[int] = []
+    found: list[list[bytes | None]] = [[] for _ in range(fields)]
+    for block in blocks:
+        layout, dialect = block.layout, block.dialect
+        text, numbers = _unbroken(block, faults)
+        for number, row in zip(numbers.tolist(), text.split(b"\n"), strict=False):
+            cells = _split(row, dialect)
+            if len(cells) < layout.width:
+                faults.spoil(number, _too_few(len(cells), layout.width))
+                continue
+            faults.longer += len(cells) > layout.width
+            kept.append(number)
+            for values, place in zip(found, layout.places, strict=True):
+                values.append(None if place is None else _unquoted(cells[place], dialect))
+    series = tuple(pl.Series(values, dtype=pl.Binary) for values in found)
+    return _Cells(np.array(kept, dtype=np.int64), series)
+
+
+def _unbroken(block: _Block, faults: ColumnFaults) -> tuple[bytes, np.typing.NDArray[np.int64]]:
+    """The lines of a block that are lines of cells, and the numbers of their rows."""
+    text = b"\n".join(block.bodies)
+    numbers = np.concatenate([np.arange(part.start, part.stop) for part in block.numbers])
+    dialect = block.dialect
+    if b"\n" in (text[:1] or b"\n", text[-1:]) or any(mark in text for mark in dialect.careful):
+        return _without_broken_lines(text, numbers, dialect, block.layout.width, faults)
+    return text, numbers
 
 
 def _without_broken_lines(
@@ -220,27 +270,41 @@ def _cut_to_fit(
             kept.append(at)
             faults.longer += cells > columns
         else:
-            problem = f"{cells} cells instead of {columns}"
-            faults.spoil(int(numbers[at]), (Reason.UNREADABLE, problem))
+            faults.spoil(int(numbers[at]), _too_few(cells, columns))
     return b"\n".join([rows[at] for at in kept]), numbers[kept]
+
+
+def _too_few(cells: int, columns: int) -> tuple[Reason, str]:
+    return Reason.UNREADABLE, f"{cells} cells instead of {columns}"
 
 
 def _first_cells(row: bytes, dialect: _Dialect, columns: int) -> tuple[int, bytes]:
     """How many cells a line has, and the line as far as the cells of the columns go."""
-    delimiter = dialect.delimiter
+    cells = _split(row, dialect)
+    return len(cells), dialect.delimiter.join(cells[:columns])
+
+
+def _split(row: bytes, dialect: _Dialect) -> list[bytes]:
+    """The cells of a line, as they stand there."""
     if dialect.quote not in row:
-        cells = row.split(delimiter)
-        return len(cells), delimiter.join(cells[:columns])
+        return row.split(dialect.delimiter)
     found = dialect.delimiter_or_quoted.finditer(row)
-    ends = [each.start() for each in found if each[0] == delimiter]
-    return len(ends) + 1, row if len(ends) < columns else row[: ends[columns - 1]]
+    ends = [each.start() for each in found if each[0] == dialect.delimiter]
+    begins = [0, *(end + 1 for end in ends)]
+    return [row[begin:end] for begin, end in zip(begins, [*ends, len(row)], strict=True)]
 
 
-def _read(
-    text: bytes, dialect: _Dialect, columns: tuple[str, ...], wanted: list[str | None]
-) -> pa.Table:
-    """The wanted columns as bytes. Raises ArrowInvalid unless each line has a cell per column."""
-    names = [_place(columns, name) for name in wanted if name is not None] or ["0"]
+def _unquoted(cell: bytes, dialect: _Dialect) -> bytes:
+    quote = dialect.quote
+    return cell[1:-1].replace(quote * 2, quote) if cell.startswith(quote) else cell
+
+
+def _read(text: bytes, dialect: _Dialect, layout: _Layout) -> pa.Table:
+    """The fields' columns as bytes, called by their places, so that any name will do.
+
+    Raises ArrowInvalid unless each line has a cell per column.
+    """
+    names = [str(place) for place in layout.places if place is not None] or ["0"]
     # The reader passes over a byte order mark where it begins, which here is within a message.
     mark = MARK if text.startswith(MARK) else b""
     return arrow_csv.read_csv(
@@ -248,7 +312,7 @@ def _read(
         arrow_csv.ReadOptions(
             use_threads=False,
             block_size=len(mark) + len(text) + 2,
-            column_names=[str(at) for at in range(len(columns))],
+            column_names=[str(at) for at in range(layout.width)],
         ),
         arrow_csv.ParseOptions(
             delimiter=dialect.delimiter.decode(),
@@ -262,15 +326,6 @@ def _read(
             strings_can_be_null=False,
         ),
     )
-
-
-def _place(columns: tuple[str, ...], name: str) -> str:
-    """Columns are called by their place, so that any name will do."""
-    return str(columns.index(name))
-
-
-def _cells(table: pa.Table, columns: tuple[str, ...], name: str) -> pl.Series:
-    return pl.Series(table.column(_place(columns, name)))
 
 
 def _typed(
