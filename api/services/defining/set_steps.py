@@ -237,7 +237,9 @@ class SetReading:
             try:
                 self._asked[question] = ask()
             except (RequestError, TopicRefused) as error:
-                self._asked[question] = error
+                # Its traceback, or that of what it came of, would keep the parsed query.
+                error.__context__ = error.__cause__ = None
+                self._asked[question] = error.with_traceback(None)
         answer = self._asked[question]
         if isinstance(answer, RequestError | TopicRefused):
             raise answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlglot import exp
 
 from api.routes.tasks import SET_BYTES_MAX
 from api.services.access import AccessPolicy
+from api.services.defining import set_steps
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.core.definitions import TaskState
 from mars.core.errors import TopicRefused, Unavailable
@@ -226,6 +229,27 @@ def test_of_very_many_wrong_ones_some_are_told_in_words(world: World) -> None:
     document = problem(answer, 422)
     assert len(document["errors"]) == 130
     assert document["detail"].endswith("; and 30 more are wrong")
+
+
+def test_wrong_tasks_keep_no_query_that_was_parsed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+
+    def parsed() -> int:
+        gc.collect()
+        return sum(isinstance(each, exp.Select) for each in gc.get_objects())
+
+    def refusing(wrong: Sequence[set_steps.Wrong]) -> None:
+        kept.append(parsed())
+        refuse(wrong)
+
+    refuse, before = set_steps.refuse, parsed()
+    monkeypatch.setattr(set_steps, "refuse", refusing)
+    answer = put(world, *(one(f"t{number}", options={"delay": "x"}) for number in range(9)))
+    assert answer.status_code == 422
+    assert len(kept) == 1
+    assert kept[0] <= before
 
 
 def test_a_topic_that_kafka_does_not_have_is_looked_for_once(world: World) -> None:
