@@ -4,6 +4,7 @@ from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
+from pyarrow import csv as arrow_csv
 
 from mars.core.plan import Format, Stream
 from mars.core.types import Reason, StreamName
@@ -281,8 +282,8 @@ def wide_header() -> list[bytes]:
 def test_many_headers_and_a_wide_one_are_not_read_by_arrow(
     messages: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = Mock(side_effect=csv_rows.arrow_csv.read_csv)
-    monkeypatch.setattr(csv_rows.arrow_csv, "read_csv", read)
+    read = Mock(side_effect=arrow_csv.read_csv)
+    monkeypatch.setattr(arrow_csv, "read_csv", read)
     decoded = decode(CSV_HEADER, FIELDS, records(messages))
     assert decoded.frame.get_column("at").to_list() == [7] * len(messages)
     assert read.call_count == 0
@@ -292,8 +293,8 @@ def test_headers_that_differ_in_names_nobody_reads_are_read_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(csv_rows, "LAYOUTS_MAX", 1)
-    read = Mock(side_effect=csv_rows.arrow_csv.read_csv)
-    monkeypatch.setattr(csv_rows.arrow_csv, "read_csv", read)
+    read = Mock(side_effect=arrow_csv.read_csv)
+    monkeypatch.setattr(arrow_csv, "read_csv", read)
     decoded = decode(CSV_HEADER, FIELDS, records([b"at,x%d\n7,1" % n for n in range(9)]))
     assert decoded.frame.get_column("at").to_list() == [7] * 9
     assert read.call_count == 1
