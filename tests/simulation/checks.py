@@ -10,12 +10,13 @@ from itertools import pairwise
 
 from mars.adapters.kafka.wire import decode_progress
 from mars.core.types import Bucket, StoreEpoch, TaskName, Topic, lane_partition, live_lane
-from mars.core.windows import Counting, Window
-from mars.core.windows.counting import first_place
+from mars.core.windows import Counting, CountingByKey, Window
+from mars.core.windows.counting import WindowNumber
 from mars.engine.codec.result_headers import decode_ranges
 from mars.protocol.ports import Claim, Ledger, Progress
 from tests.simulation.cluster import BUCKETS, Servers
 from tests.simulation.gone import Emitted, GoneRows
+from tests.simulation.keyed import seen_in
 from tests.simulation.lateness import Lateness
 from tests.simulation.rows import (
     LAST_MS,
@@ -134,10 +135,13 @@ class Checks:
 
     def _has_closed_full_windows(self, record: Progress, span: Span, shape: Counting) -> bool:
         closed = {} if record.rows is None else record.rows.closed
-        full = {
-            live_lane(partition): shape.closed_by(len(rows))
-            for partition, rows in passing(span, self._written).items()
-        }
+        if isinstance(shape, CountingByKey):
+            full = seen_in(span, self._written)
+        else:
+            full = {
+                live_lane(partition): shape.closed_by(len(rows))
+                for partition, rows in passing(span, self._written).items()
+            }
         return all(closed.get(lane, 0) == rows for lane, rows in full.items())
 
     def standing(self) -> str:
@@ -380,10 +384,9 @@ class Checks:
                     if query.step_ms:
                         named.append(window.end_ms)
                     if query.counts is not None:
-                        place_of = (value["partition"], value["window_number"])
-                        named += place_of
-                        begin = first_place(place_of[0]) + place_of[1] * query.counts.slide
-                        window = query.counts.window_of_start(begin)
+                        number = WindowNumber(value["window_number"], value["partition"])
+                        named += [number.partition, number.number]
+                        window = query.counts.window_numbered(number)
                     assert [start, *end] == named, f"I1: a strange key: {record}"
                     place = (task, version, window, key)
                     yield Emitted(

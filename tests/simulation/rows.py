@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Range, StreamName, lane_partition, live_lane
-from mars.core.windows import Counting, Window
+from mars.core.windows import Counting, CountingByKey, Window
 from mars.core.windows.counting import first_place
+from tests.simulation.keyed import counted_by_key
 
 TOPIC = "flows"
 STREAM = Stream(
@@ -189,6 +190,15 @@ COUNTING = Query(
     0,
     3,
     counts=Counting(7, 3),
+)
+
+OF_KEYS = Query(
+    "SELECT k, count(*) AS n, sum(v) AS total FROM flows WHERE v % 3 <> 0 GROUP BY k "
+    "WINDOWING 3 ROWS SLIDE 2 ROWS PER KEY EXPIRE 15 s",
+    0,
+    0,
+    3,
+    counts=CountingByKey(3, 2, 15_000),
 )
 
 SESSIONS = Query(
@@ -395,6 +405,8 @@ def counted(
     """The same of windows that count rows: those that are `full`, or are not and are the last ones
     of a version that has ended.
     """
+    if isinstance(shape, CountingByKey):
+        return counted_by_key(span, shape, written, full=full)
     found: dict[Place, Values] = {}
     for partition, numbered in passing(span, written).items():
         for start in range(0, len(numbered), shape.slide):

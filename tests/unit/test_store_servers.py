@@ -9,6 +9,7 @@ from redis.cluster import ClusterNode
 from redis.exceptions import RedisClusterException
 
 from mars.adapters.redis import servers
+from mars.adapters.redis.connection import at_node
 from mars.adapters.redis.servers import ClusterServers
 from mars.core.settings import RedisSettings
 
@@ -64,3 +65,11 @@ def test_nodes_that_left_the_cluster_are_not_asked_and_have_no_connections(
     assert store.of(KEY) is stays is not gone
     assert layouts.asked == [{7000}, {7000, 7001, 7002}, {7000, 7001, 7002}, {7000, 7002, 7003}]
     assert list(store._clients) == [("127.0.0.1", 7002)]
+
+
+def test_nodes_get_the_credentials_of_the_url_or_else_those_of_the_settings() -> None:
+    own = RedisSettings(url="redis+cluster://me:p%40ss@a:1,b:2", username="u", password="p")
+    found = at_node(own, 1.0)
+    assert (found["username"], found["password"]) == ("me", "p@ss")
+    found = at_node(RedisSettings(url="redis+cluster://a:1", username="u", password="p"), 1.0)
+    assert (found["username"], found["password"]) == ("u", "p")

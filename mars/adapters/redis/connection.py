@@ -164,8 +164,11 @@ def fields_of(info: bytes) -> dict[str, str]:
 
 
 def _credentials(settings: RedisSettings) -> dict[str, str]:
+    """Those in the URL of a cluster come first, as the client has it with the URL of a server."""
+    address = read_address(settings.url)
     given = {"username": settings.username, "password": settings.password}
-    return {name: value for name, value in given.items() if value}
+    own = address.credentials if address.is_cluster else {}
+    return {name: value for name, value in given.items() if value} | {**own}
 
 
 def _tcp(settings: RedisSettings, timeout_s: float) -> dict[str, Any]:
