@@ -6,8 +6,9 @@ Each stands for what DuckDB computes over the rows of which it holds.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product, starmap
 from typing import Any
 
 from tests.support.companions import KINDS, SUMS, Kind, window
@@ -133,6 +134,11 @@ class Query:
     def group(self, value: Mapping[str, Any]) -> Group:
         """Which group a result is of."""
         return self.kind.group(value)
+
+
+def every_query() -> Iterator[Query]:
+    """All of them."""
+    return starmap(Query, product(ALL_KINDS, WHERES, DELAYS))
 
 
 def any_query(chance: random.Random) -> Query:

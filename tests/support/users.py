@@ -38,7 +38,7 @@ from mars.core.errors import (
 from tests.support.chronicle import Chronicle
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.load import PARTITIONS, Load, Row
-from tests.support.queries import DELAY_MS_MAX, Query, any_query, other_query
+from tests.support.queries import DELAY_MS_MAX, Query, any_query, every_query, other_query
 from tests.support.rows import closing_rows
 
 PAUSE_S = (0.2, 1.5)
@@ -451,12 +451,8 @@ class Users:
 
     @property
     def queries(self) -> dict[tuple[str, str], Query]:
-        """All queries there may be, by text and options."""
-        found = {}
-        for steps in self._scripts:
-            for step in steps:
-                found[identity(step.query.sql(self.stream), step.query.options)] = step.query
-        return found
+        """All queries there may be, by text and options: blows change tasks, too."""
+        return {identity(one.sql(self.stream), one.options): one for one in every_query()}
 
     @contextmanager
     def acting(self) -> Iterator[Self]:
