@@ -75,3 +75,9 @@ def find_api(given: str | None = None, data: Path = DATA) -> str | None:
         return named.rstrip("/")
     cluster = running_cluster(data)
     return None if cluster is None else cluster.api
+
+
+def find_kafka(api: str, data: Path = DATA) -> str | None:
+    """Where Kafka of the cluster that runs is, if that is the one of this API; else None."""
+    cluster = running_cluster(data)
+    return cluster.kafka if cluster is not None and cluster.api == api else None

@@ -39,6 +39,7 @@ class Connection:
         timeout_s: float,
         transport: httpx.BaseTransport | None,
     ) -> None:
+        self.address = address
         self._url = shown(address)
         self._timeout_s = timeout_s
         self._http = httpx.Client(

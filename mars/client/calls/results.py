@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from mars.client.answers import FinishedWindows, MissedResults, ResultEvent, Task
 from mars.client.calls.base import Calls, task_path, window_query
+from mars.client.cluster_file import find_kafka
 from mars.client.wire import events
 from mars.core.errors import Unavailable
-from mars.core.settings import load
+from mars.core.settings import KafkaSettings, load
 from mars.core.types import TaskName, Topic
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class ResultCalls(Calls):
     ) -> KafkaResultConsumer:
         """Iterate over all result rows, read from Kafka by a consumer group that keeps its place.
 
-        `kafka` is its address [default: MARS_KAFKA_BOOTSTRAP; further MARS_KAFKA_* count, too];
+        `kafka` is its address [default: MARS_KAFKA_BOOTSTRAP, else that of the cluster that runs on
+        .mars, else 127.0.0.1:9092; further MARS_KAFKA_* count, too];
         `begin` names offsets by partition, and leaves the group alone; with `silence_s` it ends
         when no row came for so long, once the group has let it in. Rows come when windows close:
         a silence that is shorter than a window gives what is there, and does not wait for the
@@ -92,6 +94,8 @@ class ResultCalls(Calls):
         if output is None:
             raise Unavailable("api", f"it does not say which topic the results of {name} go to")
         settings = load(None)
+        if kafka is None and settings.kafka.bootstrap == KafkaSettings().bootstrap:
+            kafka = find_kafka(self._connection.address)
         if kafka is not None:
             settings = replace(settings, kafka=replace(settings.kafka, bootstrap=kafka))
         return KafkaResultConsumer(

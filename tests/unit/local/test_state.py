@@ -10,11 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mars.client.cluster_file import (
     ClusterFile,
     ProcessEntry,
     cluster_path,
+    find_kafka,
     is_locked,
     read_cluster,
     running_cluster,
@@ -54,6 +56,15 @@ def test_the_file_has_the_documented_form(tmp_path: Path) -> None:
         {"name": "mapper-1", "role": "mapper", "pid": 4711, "restarts": 0}
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_kafka_is_that_of_the_cluster_that_runs_if_the_api_is_its_own(tmp_path: Path) -> None:
+    written = replace(cluster(), kafka="127.0.0.1:40404")
+    write_cluster(tmp_path, written)
+    assert find_kafka(written.api, tmp_path) is None, "it does not run"
+    with locked(tmp_path):
+        assert find_kafka(written.api, tmp_path) == "127.0.0.1:40404"
+        assert find_kafka("http://elsewhere:8080", tmp_path) is None
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
