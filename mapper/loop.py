@@ -41,6 +41,7 @@ from mars.protocol.mapper.events import (
     ResumeLane,
     SeekLane,
     Sourced,
+    Steering,
     Subscribe,
     TasksChanged,
     Ticked,
@@ -289,24 +290,14 @@ class MapperLoop:
             case _:
                 assert_never(instruction)
 
-    def _act_on_source(
-        self,
-        instruction: (
-            SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnds | Hint
-        ),
-    ) -> Event | None:
+    def _act_on_source(self, instruction: Steering) -> Event | None:
         try:
             return self._steer(instruction)
         except Unavailable as problem:
             self._services.lost(problem)
             return None
 
-    def _steer(
-        self,
-        instruction: (
-            SeekLane | DropLane | PauseLane | ResumeLane | Subscribe | ConfirmEnds | Hint
-        ),
-    ) -> Event | None:
+    def _steer(self, instruction: Steering) -> Event | None:
         live = self._readers[LIVE]
         match instruction:
             case SeekLane(reader=name, topic=topic, partition=partition, offset=offset):

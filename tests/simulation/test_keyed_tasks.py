@@ -6,16 +6,12 @@ Runs that fail are run again by hand, with the share of such tasks set as here.
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from tests.simulation import users
 from tests.simulation.rows import OF_KEYS
+from tests.simulation.test_counting_tasks import SEEDS, SHARE, rows_emitted
 from tests.simulation.world import World
-
-SEEDS = 40
-SHARE = 0.9
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +31,5 @@ def test_nothing_is_lost_or_doubled_where_assistants_merge(seed: int) -> None:
 
 
 def test_such_tasks_emit_windows() -> None:
-    rows = Counter[bool]()
-    for seed in range(10):
-        world = World(seed)
-        world.run()
-        rows += world.checks.counted()
+    rows = rows_emitted()
     assert min(rows[True], rows[False]) > 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from mars.adapters.redis.appending import Appender
@@ -180,13 +181,9 @@ class RedisPartialLog:
         calls = [self._renewal(own) for own in of_task.values()]
         with calling(self._servers):
             answers = where_they_lie(self._servers, calls, Script.run_each)
-        leased = {
-            lease
-            for own, answer in zip(of_task.values(), answers, strict=True)
-            for lease, done in zip(own, answer, strict=True)
-            if done
-        }
-        return [lease in leased for lease in leases]
+        asked, told = chain.from_iterable(of_task.values()), chain.from_iterable(answers)
+        done = dict(zip(asked, told, strict=True))
+        return [done[lease] == 1 for lease in leases]
 
     def _renewal(self, leases: Sequence[IdleLease]) -> Call:
         """One call for those of one task."""

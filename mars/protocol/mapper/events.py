@@ -105,19 +105,10 @@ class Hint:
     positions: tuple[tuple[tuple[Topic, int], int], ...]
 
 
-Alone = (
-    Subscribe
-    | ReadHeads
-    | SeekLane
-    | DropLane
-    | PauseLane
-    | ResumeLane
-    | ConfirmEnds
-    | RenewIdle
-    | Hint
-    | FailTask
-    | Report
-)
+Steering = Subscribe | SeekLane | DropLane | PauseLane | ResumeLane | ConfirmEnds | Hint
+"""What is carried out on the source."""
+
+Alone = Steering | ReadHeads | RenewIdle | FailTask | Report
 """What is carried out by itself; offers that follow each other go together."""
 
 Instruction = Alone | Offer
@@ -179,6 +170,7 @@ __all__ = [
     "ResumeLane",
     "SeekLane",
     "Sourced",
+    "Steering",
     "Subscribe",
     "TasksChanged",
     "Ticked",

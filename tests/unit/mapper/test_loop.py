@@ -76,23 +76,28 @@ class NeverDue:
         return False
 
 
+def loop_of(machine: object, live: Reader, behind: Reader, **given: Any) -> MapperLoop:
+    """A loop with readers, and whatever else a test gives."""
+    others: dict[str, Any] = {
+        "log": None,
+        "registry": None,
+        "coordinator": Heard(),
+        "tasks": NoTasks(),
+        "reporter": NeverDue(),
+        "services": ServiceHealth("mapper"),
+        "poll_s": 0.0,
+    }
+    readers: Any = {LIVE: live, CATCH_UP: behind}
+    return MapperLoop(cast(Any, machine), readers=readers, **{**others, **given})
+
+
 @pytest.mark.parametrize(
     ("batch", "asked"), [(500, 500), (10 * POLL_RECORDS_MAX, POLL_RECORDS_MAX)]
 )
 def test_a_poll_takes_no_more_than_a_batch_may_hold(batch: int, asked: int) -> None:
-    reader, behind, nothing = Reader(), Reader(), cast(Any, None)
-    loop = MapperLoop(
-        MapperMachine(8, rows_max=batch, bytes_max=10**6, linger_ms=0),
-        readers={LIVE: cast(Any, reader), CATCH_UP: cast(Any, behind)},
-        log=nothing,
-        registry=nothing,
-        coordinator=nothing,
-        tasks=cast(Any, NoTasks()),
-        reporter=cast(Any, NeverDue()),
-        services=ServiceHealth("mapper"),
-        poll_s=0.0,
-        records_max=batch,
-    )
+    machine = MapperMachine(8, rows_max=batch, bytes_max=10**6, linger_ms=0)
+    reader = Reader()
+    loop = loop_of(machine, reader, Reader(), records_max=batch)
     loop.round()
     assert reader.asked == [asked]
 
@@ -105,18 +110,10 @@ def test_keys_are_asked_for_before_a_task_that_reads_them_is_known() -> None:
     keyed = replace(plain, plans={1: replace(plan, fields=(*plan.fields, key))})
     wanted: frozenset[Topic] = frozenset({Topic(plan.stream.topic)})
     none: frozenset[Topic] = frozenset()
-    nothing, name = cast(Any, None), TaskName("a")
-    loop = MapperLoop(
-        cast(Any, Noting(notes)),
-        readers={reader: cast(Any, KeyReader(reader, notes)) for reader in (LIVE, CATCH_UP)},
-        log=nothing,
-        registry=nothing,
-        coordinator=nothing,
-        tasks=cast(Any, SomeTasks({name: plain}, {name: keyed}, {name: keyed}, {})),
-        reporter=cast(Any, NeverDue()),
-        services=ServiceHealth("mapper"),
-        poll_s=0.0,
-    )
+    name = TaskName("a")
+    tasks = SomeTasks({name: plain}, {name: keyed}, {name: keyed}, {})
+    live, behind = (KeyReader(reader, notes) for reader in (LIVE, CATCH_UP))
+    loop = loop_of(Noting(notes), live, behind, tasks=tasks)
     for _ in range(5):
         loop.round()
     assert notes == [
@@ -181,18 +178,7 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
 ):
     machine, reports = Standing(), Reports()
     live, behind = Reader({(FLOWS, 0): 9_000, (FLOWS, 1): 50}), Reader({(FLOWS, 1): 450})
-    loop = MapperLoop(
-        cast(Any, machine),
-        readers={LIVE: cast(Any, live), CATCH_UP: cast(Any, behind)},
-        log=cast(Any, None),
-        registry=cast(Any, None),
-        coordinator=cast(Any, Heard()),
-        tasks=cast(Any, NoTasks()),
-        reporter=cast(Any, reports),
-        services=ServiceHealth("mapper"),
-        poll_s=0.0,
-        capacity=0.5,
-    )
+    loop = loop_of(machine, live, behind, reporter=reports, capacity=0.5)
     machine.standing = {(LIVE, FLOWS, 0): True}
     loop.round()
     assert machine.drained == {LIVE, CATCH_UP}, "what nobody reads keeps no batch waiting"
@@ -213,19 +199,8 @@ def test_a_report_tells_of_lanes_that_were_held_back_since_the_last_one_and_of_b
 def test_a_reader_that_has_nothing_to_read_is_polled_too_as_its_client_tells_of_itself() -> None:
     machine, live, behind = Standing(), Reader(), Reader()
     machine.catching_up = False
-    loop = MapperLoop(
-        cast(Any, machine),
-        readers={LIVE: cast(Any, live), CATCH_UP: cast(Any, behind)},
-        log=cast(Any, None),
-        registry=cast(Any, None),
-        coordinator=cast(Any, Heard()),
-        tasks=cast(Any, NoTasks()),
-        reporter=cast(Any, NeverDue()),
-        services=ServiceHealth("mapper"),
-        poll_s=0.0,
-    )
 
-    loop.round()
+    loop_of(machine, live, behind).round()
 
     assert len(live.asked) == len(behind.asked) == 1
     assert machine.drained == {LIVE}
@@ -278,20 +253,8 @@ def test_a_batch_goes_to_all_its_tasks_together_and_each_hears_of_its_own(
         Offer(LIVE, FLOWS, name, StoreEpoch(1), 1, Mapped((Range(Lane("0"), 0, 1),), {}, ()))
         for name in names
     ]
-    machine, store, nothing = Offering(offers), Store(answers), cast(Any, None)
-    services = ServiceHealth("mapper")
-    loop = MapperLoop(
-        cast(Any, machine),
-        readers={reader: cast(Any, Reader()) for reader in (LIVE, CATCH_UP)},
-        log=cast(Any, store),
-        registry=nothing,
-        coordinator=nothing,
-        tasks=cast(Any, NoTasks()),
-        reporter=cast(Any, NeverDue()),
-        services=services,
-        poll_s=0.0,
-    )
-    loop.round()
+    machine, store, services = Offering(offers), Store(answers), ServiceHealth("mapper")
+    loop_of(machine, Reader(), Reader(), log=store, services=services).round()
     assert store.asked == [["a", "b", "c"]]
     assert machine.heard == list(zip(names, heard, strict=True))
     assert list(services.missing) == ["redis"]
