@@ -160,12 +160,10 @@ def states_by_pane(partial: Partial) -> Mapping[int, pl.DataFrame]:
 
 def _cut_by_pane(states: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
     """The states of each pane by its start, in their order. (To have polars partition them takes
-    five times as long.)
+    five times as long; to take them by an index hands each call to a thread of its own.)
     """
+    states = states.sort(PANE, maintain_order=True)
     starts = states.get_column(PANE).to_numpy()
-    if (starts[1:] < starts[:-1]).any():
-        order = np.argsort(starts, kind="stable")
-        states, starts = states[pl.Series(order.astype(np.uint32))], starts[order]
     ends = [*(np.flatnonzero(starts[1:] != starts[:-1]) + 1).tolist(), len(starts)]
     begin = 0
     for end in ends:
