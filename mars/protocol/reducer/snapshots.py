@@ -108,6 +108,9 @@ class Snapshots:
     before that time: windows (with delay) that are shorter never do, as long as no lane holds them
     back. It is due sooner where so many rows came since that reading them again takes long, and
     much longer than saving does. When it is taken changes no result.
+
+    It is taken again though no row came: its record says how far event time has come by the clock,
+    and after two losses in a row windows would be late by all of that.
     """
 
     def __init__(self, every_ms: int) -> None:
