@@ -8,11 +8,19 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskState
-from mars.core.types import Lane, Mapped, Range, file_lane, live_lane
+from mars.core.types import Lane, Mapped, Range, TaskName, file_lane, live_lane
 from mars.core.windows import Counting
-from mars.protocol.backfill.events import HeadsRead, TasksChanged
-from mars.protocol.backfill.machine import Step, _marked
+from mars.protocol.backfill.events import HeadsRead, ReadHeads, TasksChanged, Ticked
+from mars.protocol.backfill.machine import (
+    ENDS_INTERVAL_MS,
+    HEAD_INTERVAL_MS,
+    BackfillLimits,
+    BackfillMachine,
+    Step,
+    _marked,
+)
 from mars.protocol.mapper.task_view import TaskView
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.backfilling_world import (
     B1,
     NAME,
@@ -22,7 +30,7 @@ from tests.unit.machines.backfilling_world import (
     make_task,
     topic,
 )
-from tests.unit.machines.mapping_world import make_plan, make_version
+from tests.unit.machines.mapping_world import BUCKETS, make_plan, make_version
 
 SPANS = {0: (10, 400), 1: (0, 250)}
 LIVE = {0: 400, 1: 250}
@@ -382,3 +390,28 @@ def test_a_task_a_little_behind_is_left_to_mappers() -> None:
     Bulk(here).run()
 
     assert (here.appended, here.task.definition.catch_up) == ([], {})
+
+
+def test_heads_are_read_often_of_tasks_with_work_left_only() -> None:
+    machine = BackfillMachine(BackfillLimits(BUCKETS, 100, 2, 10**9))
+    old, new = TaskName("old"), TaskName("new")
+    live = make_task(live={0: 0, 1: 0})
+    with_history = make_task(history({0: (0, 10)}, 1), live={0: 10})
+    machine.handle(TasksChanged({old: named(with_history, old), new: named(live, new)}))
+
+    asked = [
+        (now_ms, instruction.tasks)
+        for now_ms in range(0, ENDS_INTERVAL_MS + 1, HEAD_INTERVAL_MS)
+        for instruction in machine.handle(Ticked(now_ms))
+        if isinstance(instruction, ReadHeads)
+    ]
+    between = range(HEAD_INTERVAL_MS, ENDS_INTERVAL_MS, HEAD_INTERVAL_MS)
+    assert asked == [
+        (0, (old, new)),
+        *((now_ms, (old,)) for now_ms in between),
+        (ENDS_INTERVAL_MS, (old, new)),
+    ]
+
+
+def named(task: RunnableTask, name: TaskName) -> RunnableTask:
+    return replace(task, definition=replace(task.definition, name=name))
