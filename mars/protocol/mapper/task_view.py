@@ -78,6 +78,8 @@ class TaskView:
         self.known = head is not None and head.active and head.version >= first
         if head is not None:
             self.epoch = head.epoch
+            for lane, _offset in dict(head.offsets).items() - self.offsets.items():
+                self._may_have_rows(lane)
             self.offsets = dict(head.offsets)
             self.rows = dict(head.rows)
             self.cuts = {}
@@ -91,7 +93,14 @@ class TaskView:
 
     def is_at(self, lane: Lane, offset: int, rows: int) -> None:
         """The store has said where it is in a lane."""
+        self._may_have_rows(lane)
         self.offsets[lane], self.rows[lane] = offset, rows
+
+    def _may_have_rows(self, lane: Lane) -> None:
+        """The store is not where it was thought to be, and nobody here knows what came up to there:
+        a batch whose answer was lost, or what another process has taken. Its silence begins anew.
+        """
+        self._row_seen_ms.pop(lane, None)
 
     def unlearn(self) -> None:
         """What is known may be wrong: ask the store again before anything else."""

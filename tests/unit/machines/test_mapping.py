@@ -463,6 +463,48 @@ def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
     assert idle(here, "a") == frozenset()
 
 
+@pytest.mark.parametrize("heads_fail", [0, 1])
+def test_a_row_whose_answer_is_lost_ends_the_silence_of_its_lane(heads_fail: int) -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=70)
+    here.partitions[0].append(row(10))
+    here.store.fail_next("append", before=False)
+    for _ in range(heads_fail):
+        here.store.fail_next("head")
+
+    here.run(rounds=45)  # 4.5 s
+    early = idle(here, "a")
+    here.run(rounds=15)  # 6 s
+    late = idle(here, "a")
+
+    assert early == frozenset()
+    assert late == frozenset({P0})
+
+
+def test_a_row_that_somebody_else_has_brought_ends_the_silence_of_its_lane() -> None:
+    here = world(rows=10)
+    here.add(make_task("a"))
+    here.assign(0)
+    here.run(rounds=70)
+    here.partitions[0].append(row(10))
+    other = World({0: here.partitions[0]})
+    other.store, other.now_ms = here.store, here.now_ms
+    other.change(make_task("a"))
+    other.assign(0)
+    other.run(rounds=1)
+    assert here.offsets("a") == {P0: 11}
+
+    here.run(rounds=45)  # 4.5 s: the store refuses what it has
+    early = idle(here, "a")
+    here.run(rounds=15)  # 6 s
+    late = idle(here, "a")
+
+    assert early == frozenset()
+    assert late == frozenset({P0})
+
+
 def test_lanes_that_fell_silent_one_by_one_are_soon_asked_for_together() -> None:
     here = world(rows=10, partitions=3)
     here.add(make_task("a"))
