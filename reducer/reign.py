@@ -164,8 +164,8 @@ class LeaderReign:
                 if name not in self._ports.registry.streams() and self._ports.registry.whole():
                     self._ports.control.delete_stream(name)
                     del self._copies.streams[name]
-            case EndCatchUp(task=task):
-                if set_catch_up(self._ports.registry, task, {}, lead):
+            case EndCatchUp(task=task, run=run):
+                if set_catch_up(self._ports.registry, task, run, {}, lead):
                     logs.warning(_log, "no bulk process runs, mappers catch up instead", task=task)
             case FailTask(task=task, run=run, detail=detail):
                 logs.error(_log, "a task failed", task=task, detail=detail)

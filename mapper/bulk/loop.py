@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import assert_never
 
 from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
-from mars.core.types import Lane, MemberId, TaskName, Topic
+from mars.core.types import MemberId, Topic
 from mars.process.acting import feed
 from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource, fail_task, set_catch_up
@@ -166,8 +165,8 @@ class BulkLoop:
                 self._engine.cancel(job_id)
             case Append() | ReadHeads() | ReadEnds():
                 return self._ask(instruction)
-            case SetCatchUp(task=task, fences=fences):
-                self._services.attempt("zookeeper", lambda: self._set_catch_up(task, fences))
+            case SetCatchUp():
+                self._services.attempt("zookeeper", lambda: self._set_catch_up(instruction))
             case FailTask(task=task, run=run, detail=detail):
                 logs.error(self._log, "a task failed", task=task, detail=detail)
                 self._services.attempt(
@@ -202,10 +201,10 @@ class BulkLoop:
     def _ends(self, topics: tuple[Topic, ...]) -> dict[Topic, dict[int, int]]:
         return {topic: self._admin.ends(topic) for topic in topics}
 
-    def _set_catch_up(self, name: TaskName, fences: Mapping[Lane, int]) -> None:
-        if set_catch_up(self._registry, name, fences):
-            what = "catches up" if fences else "has caught up"
-            logs.info(self._log, f"a task that was far behind {what}", task=name)
+    def _set_catch_up(self, asked: SetCatchUp) -> None:
+        if set_catch_up(self._registry, asked.task, asked.run, asked.fences):
+            what = "catches up" if asked.fences else "has caught up"
+            logs.info(self._log, f"a task that was far behind {what}", task=asked.task)
 
     def _run_job(self, job: MapJob) -> None:
         """In a thread: run a job, tell how it ended."""

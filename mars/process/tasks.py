@@ -137,11 +137,20 @@ def _written(plans: Mapping[int, Plan]) -> list[Topic]:
 def set_catch_up(
     registry: Registry,
     name: TaskName,
+    run: TaskRun,
     fences: Mapping[Lane, int],
     lead: Leadership | None = None,
 ) -> bool:
-    """Note up to where lanes of a running task are left to Spark; True if that was news."""
-    return _change_running(registry, name, lambda task: replace(task, catch_up=fences), lead)
+    """Note up to where lanes of a task, in this run, are left to Spark; True if that was news.
+
+    Nothing happens in another run: one that was made anew since may read another topic, which never
+    comes to these fences.
+    """
+
+    def fenced(task: TaskDefinition) -> TaskDefinition:
+        return replace(task, catch_up=fences) if task.run == run else task
+
+    return _change_running(registry, name, fenced, lead)
 
 
 def fail_task(

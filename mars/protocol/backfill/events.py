@@ -54,9 +54,12 @@ class ReadEnds:
 
 @dataclass(frozen=True, slots=True)
 class SetCatchUp:
-    """Say in the task's definition up to where lanes are this process's, empty: none are."""
+    """Say in the task's definition up to where lanes are this process's, empty: none are; unless it
+    was resumed or made anew since.
+    """
 
     task: TaskName
+    run: TaskRun
     fences: Mapping[Lane, int]
 
 

@@ -211,7 +211,7 @@ class BackfillMachine:
             }
             behind = sum(max(0, end - head.offsets[lane]) for lane, end in fences.items())
             if behind >= self._limits.catch_up_rows_min:
-                instructions.append(SetCatchUp(task.name, fences))
+                instructions.append(SetCatchUp(task.name, task.definition.run, fences))
         return instructions
 
     # --------------------------------------------------------------------------- what is next
@@ -226,7 +226,8 @@ class BackfillMachine:
         coming = _steps(task, head, self._cuts, self._limits, pressed=self._pressed)
         steps = list(islice(coming, self._limits.ahead))
         if not steps and task.definition.catch_up:
-            return [*self._drop(list(self._pieces)), SetCatchUp(task.name, {})]
+            caught_up = SetCatchUp(task.name, task.definition.run, {})
+            return [*self._drop(list(self._pieces)), caught_up]
         wanted = [(step.version, step.ranges) for step in steps]
         unneeded = [
             job_id

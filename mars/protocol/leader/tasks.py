@@ -55,7 +55,7 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     if head.active is not wanted:
         decisions.append(SetActive(name, epoch, active=wanted))
     if definition.catch_up and not view.bulk_alive:
-        decisions.append(EndCatchUp(name))
+        decisions.append(EndCatchUp(name, definition.run))
     known = view.partitions.get(Topic(definition.current.stream.topic), 0)
     lanes = {live_lane(number): 0 for number in range(known)}
     missing = {lane: 0 for lane in lanes if lane not in head.offsets}

@@ -114,6 +114,7 @@ class EndCatchUp:
     """Leave a task's lanes to mappers again: nobody is there who could catch them up."""
 
     task: TaskName
+    run: TaskRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,8 @@ class Bulk:
                 return HeadsRead(world.store.head(names))
             case ReadEnds():
                 return EndsRead({TOPIC: {n: len(rows) for n, rows in world.partitions.items()}})
-            case SetCatchUp(fences=fences):
+            case SetCatchUp(run=run, fences=fences):
+                assert run == world.task.definition.run
                 world.set_catch_up(fences)
                 return TasksChanged(world.tasks)
             case FailTask(task=task, detail=detail):

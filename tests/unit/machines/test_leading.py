@@ -979,4 +979,6 @@ def test_lanes_left_to_spark_are_given_back_when_no_bulk_process_is_alive() -> N
     waiting = view(tasks={TASK: left}, copied={TASK: left})
 
     assert LeaderMachine().decide(waiting) == []
-    assert LeaderMachine().decide(replace(waiting, bulk_alive=False)) == [EndCatchUp(TASK)]
+    assert LeaderMachine().decide(replace(waiting, bulk_alive=False)) == [
+        EndCatchUp(TASK, left.run)
+    ]

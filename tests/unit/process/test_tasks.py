@@ -11,9 +11,9 @@ import pytest
 from mars.adapters.memory.registry import MemoryRegistry
 from mars.core.definitions import TaskState
 from mars.core.errors import TopicRefused
-from mars.core.types import TaskName, Topic
+from mars.core.types import Lane, TaskName, Topic
 from mars.process.compiling import compile_version, same_query
-from mars.process.tasks import TaskSource, fail_task
+from mars.process.tasks import TaskSource, fail_task, set_catch_up
 from mars.process.zones import zone_named
 from mars.protocol.ports import TopicInfo
 from tests.contracts.test_registry import definition, stream
@@ -137,3 +137,17 @@ def test_what_failed_before_a_task_was_resumed_does_not_concern_it() -> None:
     assert after[TaskName("a")].running
     fail_task(registry, TaskName("a"), after[TaskName("a")].definition.run, "its own")
     assert registry.tasks()[TaskName("a")].detail == "its own"
+
+
+def test_what_was_behind_before_a_task_was_made_anew_does_not_concern_it() -> None:
+    """Its topic is another one, and ends before these fences: nobody would ever take its rows."""
+    registry = MemoryRegistry()
+    anew = replace(definition("a"), first_version=2, detail="", catch_up={})
+    assert registry.create_task(anew)
+    fences = {Lane("0"): 5_000_000}
+
+    assert not set_catch_up(registry, TaskName("a"), (1, 0), fences)
+    assert registry.tasks()[TaskName("a")] == anew
+
+    assert set_catch_up(registry, TaskName("a"), (2, 0), fences)
+    assert registry.tasks()[TaskName("a")].catch_up == fences
