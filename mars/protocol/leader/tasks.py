@@ -48,14 +48,14 @@ def tend_task(view: View, definition: TaskDefinition, head: Head) -> list[Decisi
     if definition.state is TaskState.RUNNING and _topic_made_again(view, definition):
         detail = made_anew(definition.current.stream.topic)
         return [FailTask(name, definition.run, detail)]
-    if definition.current.starts is None:
-        return _towards_new_version(view, definition, head)
-    wanted = definition.state is TaskState.RUNNING
     decisions: list[Decision] = []
-    if head.active is not wanted:
-        decisions.append(SetActive(name, epoch, active=wanted))
     if definition.catch_up and not view.bulk_alive:
         decisions.append(EndCatchUp(name, definition.run))
+    if definition.current.starts is None:
+        return [*decisions, *_towards_new_version(view, definition, head)]
+    wanted = definition.state is TaskState.RUNNING
+    if head.active is not wanted:
+        decisions.append(SetActive(name, epoch, active=wanted))
     known = view.partitions.get(Topic(definition.current.stream.topic), 0)
     lanes = {live_lane(number): 0 for number in range(known)}
     missing = {lane: 0 for lane in lanes if lane not in head.offsets}

@@ -10,6 +10,7 @@ from mars.protocol.leader.machine import LeaderMachine
 from mars.protocol.leader.view import (
     BeginVersion,
     DropTask,
+    EndCatchUp,
     InitialiseTask,
     KnownProgress,
     SetActive,
@@ -45,6 +46,15 @@ def test_after_a_recovery_the_version_before_is_first_read_up_to_where_it_was() 
 
     assert go_on == [SetActive(TASK, StoreEpoch(1), active=True)]
     assert wait == []
+
+
+def test_without_a_bulk_process_lanes_left_to_spark_do_not_keep_a_version_waiting() -> None:
+    """Nobody else would read them up to where the version before has been."""
+    left = replace(PENDING, catch_up=lanes(p0=900))
+    behind = replace(look(offsets=lanes(p0=30, p1=70)), tasks={TASK: left}, copied={TASK: left})
+
+    assert LeaderMachine().decide(behind) == []
+    assert LeaderMachine().decide(replace(behind, bulk_alive=False)) == [EndCatchUp(TASK, left.run)]
 
 
 def test_a_version_begins_once_everything_accounted_has_been_read_again() -> None:
