@@ -245,12 +245,20 @@ class BackfillMachine:
         tasks = sorted(self._with_work(), key=lambda task: (task.name != self._task, task.name))
         for task in tasks:
             head = self._heads.get(task.name)
-            if head is not None and _unfinished(task.definition, head):
+            if head is not None and self._has_work(task, head):
                 if task.name != self._task:
                     self._task, self._cuts, self._pressed = task.name, {}, False
                 return task, head
         self._task = None
         return None, None
+
+    def _has_work(self, task: RunnableTask, head: Head) -> bool:
+        """Not so where what comes next is of a version that this release cannot compile: one that
+        can goes on with it, and until then it must not hold up the others.
+        """
+        if task.definition.catch_up or not _unfinished(task.definition, head):
+            return bool(task.definition.catch_up)
+        return any(True for _step in _steps(task, head, {}, self._limits, pressed=False))
 
     def _start(self, task: RunnableTask, steps: Sequence[Step]) -> list[Instruction]:
         """Jobs for the steps that have none."""

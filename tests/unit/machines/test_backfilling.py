@@ -8,9 +8,17 @@ from dataclasses import replace
 import pytest
 
 from mars.core.definitions import Backfill, FileHistory, HistoryFile, LaneSpan, TaskState
-from mars.core.types import Lane, Mapped, Range, TaskName, file_lane, live_lane
+from mars.core.types import (
+    Lane,
+    Mapped,
+    Range,
+    StoreEpoch,
+    TaskName,
+    file_lane,
+    live_lane,
+)
 from mars.core.windows import Counting
-from mars.protocol.backfill.events import HeadsRead, ReadHeads, TasksChanged, Ticked
+from mars.protocol.backfill.events import HeadsRead, ReadHeads, StartJob, TasksChanged, Ticked
 from mars.protocol.backfill.machine import (
     ENDS_INTERVAL_MS,
     HEAD_INTERVAL_MS,
@@ -20,6 +28,7 @@ from mars.protocol.backfill.machine import (
     _marked,
 )
 from mars.protocol.mapper.task_view import TaskView
+from mars.protocol.ports import TaskStart
 from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.backfilling_world import (
     B1,
@@ -231,6 +240,26 @@ def test_a_head_of_another_task_of_the_name_leaves_nothing_to_do() -> None:
     bulk.feed(HeadsRead({NAME: replace(head, version=2)}))
 
     assert bulk.jobs == {}
+
+
+def test_a_history_whose_version_does_not_compile_here_holds_up_no_other() -> None:
+    """A release that can compile it goes on with it."""
+    spans = history({0: (0, 100)}, chunks=2)
+    other = make_task(spans, live={0: 100})
+    newer = make_version(2, other.definition.current.starts)
+    changed = replace(other.definition, versions=(*other.definition.versions, newer))
+    here = World(topic(100), replace(other, definition=changed))
+    other = replace(other, definition=replace(other.definition, name=TaskName("b")))
+    start = TaskStart(1, True, dict(other.definition.current.starts or {}), {}, {}, {})
+    here.store.initialise(TaskName("b"), StoreEpoch(1), start)
+    machine = BackfillMachine(BackfillLimits(BUCKETS, 50, ahead=2, catch_up_rows_min=10**9))
+    tasks = {NAME: here.task, TaskName("b"): other}
+    machine.handle(TasksChanged(tasks))
+    machine.handle(HeadsRead(here.store.head(list(tasks))))
+
+    started = [one for one in machine.handle(Ticked(1)) if isinstance(one, StartJob)]
+
+    assert [one.job.task for one in started] == ["b", "b"]
 
 
 def test_histories_of_topic_and_files_come_on_together() -> None:
