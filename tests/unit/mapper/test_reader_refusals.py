@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mars.adapters.kafka.errors import OFFSETS_LOST
+from mars.adapters.kafka.names import Place
 from mars.adapters.kafka.source import reader
 from mars.adapters.kafka.source.reader import KafkaReader
 from mars.core.errors import Unavailable
@@ -51,6 +52,9 @@ class _Admin:
 
     def end(self, _topic: Topic, _partition: int) -> int:
         return 60
+
+    def stable_ends(self, places: object, _stop: object) -> dict[Place, int]:
+        return {}
 
 
 def test_an_offset_that_is_gone_is_told_of_though_another_partition_is_not_given_up(

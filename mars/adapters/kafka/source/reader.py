@@ -176,19 +176,20 @@ class KafkaReader:
         deadline = time.monotonic() + timeout_s
         self._troubles.raise_refusal()
         while True:
-            self._consume(records_max)
+            drained = self._consume(records_max)
             events = self._events()
             left = deadline - time.monotonic()
             if events:
                 self._cut_off.heard(time.monotonic())
+            else:
+                topics = self._topics or tuple(topic for topic, _partition in self._positions)
+                self._begin_anew(self._cut_off.reason(self._consumer, topics, time.monotonic()))
+                self._troubles.raise_if_away(self._consumer)
+            if drained:  # else rows of any partition may wait behind those of others
+                reading = self._positions | self._gathering.asked
+                self._begin_anew(self._deafness.reason(reading, time.monotonic()))
+            if events or left < WAIT_MIN_S:
                 return events
-            topics = self._topics or tuple(topic for topic, _partition in self._positions)
-            self._begin_anew(self._cut_off.reason(self._consumer, topics, time.monotonic()))
-            self._troubles.raise_if_away(self._consumer)
-            if left < WAIT_MIN_S:
-                return []
-            reading = self._positions | self._gathering.asked
-            self._begin_anew(self._deafness.reason(reading, time.monotonic()))
             with translated():
                 # Returns at the first message; asked for more, it would wait until it has them.
                 first = self._consumer.consume(1, min(left, WAIT_SLICE_S))
@@ -217,8 +218,8 @@ class KafkaReader:
         self._troubles.answered()
         self._troubles.refused(Unavailable("kafka", f"{why}; a new client was made"))
 
-    def _consume(self, records_max: int) -> None:
-        """Take all that has been fetched."""
+    def _consume(self, records_max: int) -> bool:
+        """Take what has been fetched; True if that is all of it."""
         with translated():
             self._leftovers.drop(self._consumer, self._all_positions)
         self._searches.rows_max = records_max
@@ -226,8 +227,9 @@ class KafkaReader:
             with translated():
                 messages = self._consumer.consume(min(room, CONSUME_ROWS), 0)
             if not messages:
-                return
+                return True
             self._gathering.add(messages)
+        return False
 
     def _events(self) -> list[SourceEvent]:
         events = self._gathering.take_events()
