@@ -148,6 +148,7 @@ class Term:
         """Take the newest definitions; the snapshots of some tasks are to be read first."""
         self.tasks = tasks
         self._any_deleted = True
+        self._failing.update(tasks)  # what failed since they came may be of an earlier run
         reads: list[Instruction] = []
         for name, task in tasks.items():
             if task.deleted or task.failed or name in self._failing or self._is_left_alone(task):

@@ -376,6 +376,21 @@ def test_a_task_that_is_found_over_a_limit_when_its_log_is_merged_fails_alone() 
     assert names(only(here.machine.ticked(2), CommitTransaction)) == [OTHER]
 
 
+def test_what_fails_after_a_commit_leaves_out_no_run_that_came_during_it() -> None:
+    """Another bucket had failed it, and nothing more is told of tasks that go on."""
+    here = Bucket(make_task(max_keys=1))
+    here.own()
+    rows = make_entry(1, 0, [(1, "x")]), make_entry(2, 1, [(2, "y")])
+    here.read(make_head(2, {P0: 2}, mark_s=2, log_bytes=501), *rows)
+    commit = only(here.machine.ticked(1), CommitTransaction)
+    here.change(make_task(resumes=1))
+
+    assert only(here.commit(commit), FailTask).run == (1, 0), "of which nothing comes"
+
+    assert here.read(make_head(2, {P0: 2}, mark_s=10), *rows) == []
+    assert names(only(here.machine.ticked(2), CommitTransaction)) == [NAME]
+
+
 def test_a_base_is_taken_away_when_its_windows_are_closed() -> None:
     here = Bucket()
     here.own()
