@@ -38,7 +38,9 @@ class Chores:
     def _fail(self, failure: FailTask) -> bool:
         logs.error(self._log, "a task failed", task=failure.task, detail=failure.detail)
         waits = bool(self._failures)
-        self._failures[failure.task] = failure
+        known = self._failures.get(failure.task)
+        if known is None or known.run <= failure.run:
+            self._failures[failure.task] = failure
         return not waits and self._tell_failures()
 
     def _keep_up(self, upkeep: list[TrimLog | CompactLog]) -> bool:

@@ -62,6 +62,20 @@ def test_a_failure_that_zookeeper_cannot_take_is_told_later_and_holds_up_no_trim
     assert registry.tasks()[A] == replace(running, state=TaskState.FAILED, detail="why")
 
 
+def test_a_failure_that_waits_is_not_forgotten_for_one_of_an_earlier_run() -> None:
+    """Which another bucket came upon later, and which fails nothing any more."""
+    registry = MemoryRegistry()
+    assert registry.create_task(replace(definition("a"), detail="", resumes=1))
+    chores = Chores(cast(Any, Trims()), registry, ServiceHealth("reducer"))
+    registry.fail_next("task")
+
+    chores.do(FailTask(A, (1, 1), "its own"))
+    chores.do(FailTask(A, (1, 0), "an old failure"))
+    chores.catch_up()
+
+    assert registry.tasks()[A].detail == "its own"
+
+
 def test_what_the_store_cannot_take_is_done_later_and_in_order() -> None:
     log = Trims()
     log.away = True
