@@ -155,10 +155,12 @@ class KafkaResultConsumer:
         quiet_since_s = time.monotonic()
         while not self._stopped:
             with translated():
-                message = self._consumer.poll(POLL_S)
-            if message is None:
+                message = self._consumer.poll(0)
+            if message is None:  # all that was fetched is read, of any partition
                 self._raise_if_deaf()
-            else:
+                with translated():
+                    message = self._consumer.poll(POLL_S)
+            if message is not None:
                 self._cut_off.heard(time.monotonic())
                 self._note(message)
             row = None if message is None else self._row(message)
