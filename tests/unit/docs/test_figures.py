@@ -114,22 +114,23 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "`max_keys`": (options.MAX_KEYS_MAX,),
     "`max_keys` where windows cumulate, or since a landmark": (task.STEP_ROWS_A_MINUTE_MAX,),
-    "`delay`, `idle_after`, `future_limit`": (
+    "`delay`, `idle_after`, `future_limit`, `key_lag`": (
         days(options.DELAY_MS_MAX),
         days(options.IDLE_AFTER_MS_MAX),
         days(options.FUTURE_LIMIT_MS_MAX),
+        days(options.KEY_LAG_MS_MAX),
     ),
     "`lateness`": (days(options.LATENESS_MS_MAX), options.WINDOWS_KEPT_MAX),
-    "`key_lag`": (days(options.KEY_LAG_MS_MAX),),
     "windows held by delay, lateness and `key_lag`": (OPEN_PANES_MAX,),
-    "tasks of a namespace": (SETTINGS.api.tasks_max,),
-    "streams of a namespace": (streams.STREAMS_MAX,),
+    "tasks, streams, keys of a namespace": (
+        *{SETTINGS.api.tasks_max, streams.STREAMS_MAX, access.KEYS_MAX},
+    ),
     "fields of a stream": (
         streams.FIELDS_MAX,
         streams.FIELD_NAME_CHARACTERS_MAX,
         kib(streams.STREAM_BYTES_MAX),
     ),
-    "definition of a task, with its open versions and files": (making.DEFINITION_BYTES_MAX,),
+    "definition of a task, with its versions and files": (making.DEFINITION_BYTES_MAX,),
     "files of a history": (files.FILES_MAX,),
     "listing of a history's folder": (
         walking.ENTRIES_MAX,
@@ -142,13 +143,12 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(ANSWER_BYTES_MAX),
     ),
     "queries that are kept": (queries.QUERIES_KEPT,),
-    "keys of a namespace": (access.KEYS_MAX,),
     "patterns of a key; length; note": (
         PATTERNS_MAX,
         PATTERN_CHARACTERS_MAX,
         NOTE_CHARACTERS_MAX,
     ),
-    "requests of a key, or of an address without one, where keys are asked for": (
+    "requests of a key, or of an address without one": (
         SETTINGS.api.requests_per_second,
         f"{limits.BURST_S:g} s",
     ),
@@ -161,52 +161,50 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         scraping.CONNECTIONS_MAX,
         f"{scraping.SILENCE_S:.0f} s",
     ),
-    "connections; time for the headers of a request; for its body": (
+    "connections; time for headers; for a body": (
         Settings().api.connections_max,
         f"{connections.HEAD_S:g} s",
         f"{connections.BODY_S:g} s",
     ),
-    "event streams of results": (results.FOLLOWERS_MAX,),
-    "event streams of figures": (figures.FOLLOWERS_MAX,),
+    "event streams of results; of figures": (results.FOLLOWERS_MAX, figures.FOLLOWERS_MAX),
     "previews": (preview.PREVIEWS_MAX,),
-    "messages of a preview; bytes; time": (
+    "messages of a preview; bytes; time; rows": (
         preview_reading.MESSAGES_MAX,
         mib(preview_reading.BYTES_MAX),
         f"{preview_reading.READ_S_MAX:g} s",
+        preview_trial.ROWS_MAX,
     ),
-    "rows of a preview": (preview_trial.ROWS_MAX,),
     "memory and time of a preview of a topic": (
         mib(aside.PREVIEWING.memory_bytes),
         f"{aside.PREVIEWING.time_s:g} s",
     ),
-    "seconds that a preview looks back; rows given; result rows of a window": (
+    "seconds of a preview; rows given; result rows of a window": (
         preview_schemas.SECONDS_MAX,
         preview_schemas.ROWS_MAX,
         preview_schemas.WINDOW_ROWS_MAX,
     ),
-    "verified window: source offsets; result rows": (
+    "verified window: source offsets; source rows; result rows": (
         rereading.SOURCE_OFFSETS_MAX,
+        rereading.SOURCE_ROWS_MAX,
         verifying.RESULT_ROWS_MAX,
     ),
-    "looks into open windows and searches of topics, under way and waiting": (
+    "looks into open windows, searches of topics": (
         turns(ALL_TURNS.logs),
         turns(ALL_TURNS.topics),
     ),
-    "answers of queries under way and waiting": (turns(ALL_TURNS.rows),),
-    "rows read again to verify a window": (rereading.SOURCE_ROWS_MAX,),
+    "answers of queries": (turns(ALL_TURNS.rows),),
     "memory and time of a verification; of a listing of files": (
         mib(aside.VERIFYING.memory_bytes),
         f"{aside.VERIFYING.time_s:g} s",
         mib(aside.LISTING.memory_bytes),
         f"{aside.LISTING.time_s:g} s",
     ),
-    "queries checked and waiting": (turns(ALL_TURNS.checks),),
-    "tasks, queries and streams changed and waiting": (turns(ALL_TURNS.changes),),
-    "of all these places, for one key": (
+    "queries checked": (turns(ALL_TURNS.checks),),
+    "tasks, queries and streams changed": (turns(ALL_TURNS.changes),),
+    "of these places, for one key": (
         f"1/{places.SHARES}",
         preview.PREVIEWS_OF_A_KEY,
     ),
-    "windows verified and waiting": (turns(ALL_TURNS.verifications),),
     "message": (mib(codec_limits.MESSAGE_BYTES_MAX),),
     "batch that the Kafka client unpacks": (mib(codec_limits.KAFKA_BATCH_BYTES_MAX),),
     "Arrow message, unpacked": (
@@ -225,17 +223,17 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         body.PROBLEMS_MAX,
         set_steps.WRONG_SHOWN,
     ),
-    "sets of tasks made and waiting": (turns(ALL_TURNS.sets),),
+    "sets of tasks made; windows verified": (turns(ALL_TURNS.sets), turns(ALL_TURNS.verifications)),
     "nesting of JSON": (json_nesting.NESTING_MAX,),
     "texts in GROUP BY, of a row, together": (kib(long_keys.KEY_BYTES_MAX),),
     "result: its key and its value in Kafka, together": (kib(finishing.RESULT_BYTES_MAX),),
     "rows named one by one": (usable.NAMED_MAX, input_module.LATE_WINDOWS_NAMED_MAX),
-    "partials in Redis, uncompressed": (
+    "partials in Redis": (
         mib(SETTINGS.cluster.log_bytes_max),
         mib(2 * SETTINGS.cluster.log_bytes_max),
     ),
-    "states that one batch adds to a bucket, uncompressed": (mib(states.BATCH_STATES_BYTES_MAX),),
-    "states of a bucket merged, saved or in one partial of a history, uncompressed": (
+    "states that one batch adds to a bucket": (mib(states.BATCH_STATES_BYTES_MAX),),
+    "states of a bucket merged, saved or in one partial of a history": (
         mib(states.STATES_BYTES_MAX),
     ),
     "slices of time open, or kept for late rows": (OPEN_PANES_MAX,),
@@ -251,9 +249,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         side_by_side.BESIDE_MESSAGES_MAX,
         mib(side_by_side.BESIDE_BYTES_MAX),
     ),
-    "texts that expressions read at once, as often as they are named": (
-        mib(shared.TEXT_BYTES_AT_ONCE),
-    ),
+    "texts that expressions read at once": (mib(shared.TEXT_BYTES_AT_ONCE),),
     "rows decoded at once; unpacked bytes of Arrow": (
         codec_limits.ROWS_MAX,
         mib(codec_limits.UNPACKED_BYTES_MAX),
