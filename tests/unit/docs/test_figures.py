@@ -122,7 +122,7 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
     ),
     "`lateness`": (days(options.LATENESS_MS_MAX), options.WINDOWS_KEPT_MAX),
     "windows held by delay, lateness and `key_lag`": (OPEN_PANES_MAX,),
-    "tasks, streams, keys of a namespace": (
+    "tasks, streams, API keys of a namespace": (
         *{SETTINGS.api.tasks_max, streams.STREAMS_MAX, access.KEYS_MAX},
     ),
     "fields of a stream": (
