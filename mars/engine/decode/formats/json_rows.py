@@ -240,9 +240,7 @@ def _lines(
         text = value
         if value and len(value) <= MESSAGE_BYTES_MAX:
             text = without_mark(value).rstrip(BLANK)
-            if len(text) >= WHOLE_BYTES_MIN:
-                _check(total + len(chunk) + text.count(b"\n") + 1, rows_max)
-        rows = _parse_whole(parser, text)
+        rows = _parse_whole(parser, text, rows_max - total - len(chunk))
         if rows is None:
             pieces = _split(text)
             chunk += pieces
@@ -271,40 +269,47 @@ def _split(text: bytes | None) -> Sequence[bytes | None]:
     return filled_lines(text) or [text]
 
 
-def _parse_whole(parser: _Parser, text: bytes | None) -> list[msgspec.Struct] | None:
+def _parse_whole(parser: _Parser, text: bytes | None, rows_max: int) -> list[msgspec.Struct] | None:
     """All lines of a long message at once; None where they must be looked at one by one.
 
     The parser takes an object over several lines for one row, and two objects in a line for two.
     Where each line begins with `{` and ends with `}`, no line break lies within an object, because
     nothing in JSON has `}` and then `{` but two values in a row; so each line has one object or
-    more, and as many rows as lines mean one in each.
+    more, and as many rows as lines mean one in each. Raises TooManyRows.
     """
     if text is None or not WHOLE_BYTES_MIN <= len(text) <= MESSAGE_BYTES_MAX:
         return None
     letters = np.frombuffer(text, dtype=np.uint8)
-    breaks = np.flatnonzero(letters == _LINE_FEED)
-    if not _between_objects(letters, breaks):
+    breaks = letters == _LINE_FEED
+    lines = int(np.count_nonzero(breaks)) + 1
+    _check(lines, rows_max)
+    if not _between_objects(letters, breaks, lines - 1):
         return None
     try:
         rows = parser.together.decode_lines(text)
     except FAILURES:
         return None
-    if len(rows) != len(breaks) + 1:
+    if len(rows) != lines:
         return None
     opening = np.count_nonzero((letters & _BRACE_TO_BRACKET) == _BRACKET)
     return rows if opening - len(rows) < NESTING_MAX else None
 
 
 def _between_objects(
-    letters: np.typing.NDArray[np.uint8], breaks: np.typing.NDArray[np.int64]
+    letters: np.typing.NDArray[np.uint8], breaks: np.typing.NDArray[np.bool_], count: int
 ) -> bool:
-    """Whether each line begins with `{` and ends with `}`, carriage returns aside."""
+    """Whether each line begins with `{` and ends with `}`, carriage returns aside.
+
+    Masks are compared, not places: to find those takes longer than all of this.
+    """
     if letters[0] != _OPENING or letters[-1] != _CLOSING:
         return False
-    before = letters[breaks - 1]
-    if (before == _CARRIAGE_RETURN).any():
-        before = np.where(before == _CARRIAGE_RETURN, letters[breaks - 2], before)
-    return bool((letters[breaks + 1] == _OPENING).all() and (before == _CLOSING).all())
+    closing = letters == _CLOSING
+    begun = np.count_nonzero(breaks[:-1] & (letters[1:] == _OPENING))
+    ended = np.count_nonzero(breaks[1:] & closing[:-1])
+    if ended < count:
+        ended += np.count_nonzero(breaks[2:] & (letters[1:-1] == _CARRIAGE_RETURN) & closing[:-2])
+    return bool(begun == ended == count)
 
 
 def _parse(
