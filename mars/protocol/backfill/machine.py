@@ -54,11 +54,10 @@ from mars.protocol.ports import Applied, Backpressure, Cut, Head, MapJob
 from mars.protocol.runnable import RunnableTask
 
 HEAD_INTERVAL_MS = 1_000
-"""How often heads of tasks with work left are read while nothing is appended: only so a loss of
-the store is noticed."""
+"""How often heads are read while nothing is appended: only so a loss of the store is noticed."""
 
 ENDS_INTERVAL_MS = 5_000
-"""How often it is looked how far behind tasks are, and all heads are read for it."""
+"""How often it is looked how far behind tasks are."""
 
 RETRY_PAUSE_MS = 2_000
 """Pause after a job that failed for a reason that may pass."""
@@ -137,7 +136,7 @@ class BackfillMachine:
         match event:
             case TasksChanged():
                 self._tasks = event.tasks
-                return [*self._ask_heads(self._with_work()), *self._work()]
+                return [*self._ask_heads(), *self._work()]
             case HeadsRead():
                 for name, head in event.heads.items():
                     self._learn(name, head)
@@ -164,27 +163,20 @@ class BackfillMachine:
     def _ticked(self, now_ms: int) -> list[Instruction]:
         self._now_ms, self._working = now_ms, True
         instructions: list[Instruction] = []
+        if now_ms - self._heads_at_ms >= HEAD_INTERVAL_MS:
+            instructions += self._ask_heads()
         if now_ms - self._ends_at_ms >= ENDS_INTERVAL_MS:
             self._ends_at_ms = now_ms
-            running = self._running()
-            topics = sorted({_topic(task) for task in running})
-            instructions += self._ask_heads(running)
+            topics = sorted({_topic(task) for task in self._running()})
             instructions += [ReadEnds(tuple(topics))] if topics else []
-        elif now_ms - self._heads_at_ms >= HEAD_INTERVAL_MS:
-            instructions += self._ask_heads(self._with_work())
         return instructions + self._work()
 
     def _running(self) -> list[RunnableTask]:
         return [task for task in self._tasks.values() if task.running and task.begun()]
 
-    def _with_work(self) -> list[RunnableTask]:
-        """Those with a history, or that are far behind; of the others no step is ever left."""
-        definitions = ((task, task.definition) for task in self._running())
-        return [task for task, its in definitions if its.catch_up or its.ends]
-
-    def _ask_heads(self, tasks: Iterable[RunnableTask]) -> list[Instruction]:
+    def _ask_heads(self) -> list[Instruction]:
         self._heads_at_ms = self._now_ms
-        names = tuple(task.name for task in tasks)
+        names = tuple(task.name for task in self._running())
         return [ReadHeads(names)] if names else []
 
     def _learn(self, name: TaskName, head: Head | None) -> None:
@@ -242,7 +234,7 @@ class BackfillMachine:
 
     def _chosen(self) -> tuple[RunnableTask | None, Head | None]:
         """The task being worked for while it has steps, else the first one that has any."""
-        tasks = sorted(self._with_work(), key=lambda task: (task.name != self._task, task.name))
+        tasks = sorted(self._running(), key=lambda task: (task.name != self._task, task.name))
         for task in tasks:
             head = self._heads.get(task.name)
             if head is not None and self._has_work(task, head):
@@ -337,7 +329,7 @@ class BackfillMachine:
             case _:
                 self._heads.pop(name, None)
                 self._wait_until_ms = self._now_ms + REFUSED_PAUSE_MS
-                return self._ask_heads(self._with_work())
+                return self._ask_heads()
 
 
 # ---------------------------------------------------------------------------- steps of a task

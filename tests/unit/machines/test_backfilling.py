@@ -18,10 +18,8 @@ from mars.core.types import (
     live_lane,
 )
 from mars.core.windows import Counting
-from mars.protocol.backfill.events import HeadsRead, ReadHeads, StartJob, TasksChanged, Ticked
+from mars.protocol.backfill.events import HeadsRead, StartJob, TasksChanged, Ticked
 from mars.protocol.backfill.machine import (
-    ENDS_INTERVAL_MS,
-    HEAD_INTERVAL_MS,
     BackfillLimits,
     BackfillMachine,
     Step,
@@ -29,7 +27,6 @@ from mars.protocol.backfill.machine import (
 )
 from mars.protocol.mapper.task_view import TaskView
 from mars.protocol.ports import TaskStart
-from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.backfilling_world import (
     B1,
     NAME,
@@ -419,28 +416,3 @@ def test_a_task_a_little_behind_is_left_to_mappers() -> None:
     Bulk(here).run()
 
     assert (here.appended, here.task.definition.catch_up) == ([], {})
-
-
-def test_heads_are_read_often_of_tasks_with_work_left_only() -> None:
-    machine = BackfillMachine(BackfillLimits(BUCKETS, 100, 2, 10**9))
-    old, new = TaskName("old"), TaskName("new")
-    live = make_task(live={0: 0, 1: 0})
-    with_history = make_task(history({0: (0, 10)}, 1), live={0: 10})
-    machine.handle(TasksChanged({old: named(with_history, old), new: named(live, new)}))
-
-    asked = [
-        (now_ms, instruction.tasks)
-        for now_ms in range(0, ENDS_INTERVAL_MS + 1, HEAD_INTERVAL_MS)
-        for instruction in machine.handle(Ticked(now_ms))
-        if isinstance(instruction, ReadHeads)
-    ]
-    between = range(HEAD_INTERVAL_MS, ENDS_INTERVAL_MS, HEAD_INTERVAL_MS)
-    assert asked == [
-        (0, (old, new)),
-        *((now_ms, (old,)) for now_ms in between),
-        (ENDS_INTERVAL_MS, (old, new)),
-    ]
-
-
-def named(task: RunnableTask, name: TaskName) -> RunnableTask:
-    return replace(task, definition=replace(task.definition, name=name))
