@@ -9,7 +9,6 @@ mod 4: from the 400th on queries come again under other names.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 from confluent_kafka import TopicPartition
 
 from bench.clusters import RoleUse, cluster, cores_of, uses_by_role
 from bench.environment import Environment, environment
 from bench.errors import BenchError
+from bench.measures import spread
 from bench.pacing import Pace, paced
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
@@ -271,20 +272,14 @@ def _heading(run: TasksRun) -> str:
 
 
 def _figures(run: TasksRun) -> dict[str, str]:
-    late = run.late_s
+    late = spread(np.array(run.late_s, dtype=np.float64), np.ones(len(run.late_s), dtype=np.int64))
     return {
         "cores, all processes": f"{sum(run.cores.values()):.2f}",
         **{f"cores, {role}": f"{busy:.2f}" for role, busy in sorted(run.cores.items())},
         "rows not taken, first and last": f"{run.lag_first:,} and {run.lag_last:,}",
         "windows closed after, s: median, p99, most": (
-            f"{statistics.median(late):.2f}, {_p99(late):.2f}, {max(late):.2f}"
-            if late
-            else "none was"
+            f"{late.p50:.2f}, {late.p99:.2f}, {late.highest:.2f}" if late.count else "none was"
         ),
         "all tasks ran after, s": f"{run.registered_s:.1f}",
         "memory of all, MiB": f"{sum(run.memory.values()) // MIB:,}",
     }
-
-
-def _p99(late_s: list[float]) -> float:
-    return sorted(late_s)[int(len(late_s) * 0.99)]

@@ -248,9 +248,10 @@ class BackfillMachine:
         """Not so where what comes next is of a version that this release cannot compile: one that
         can goes on with it, and until then it must not hold up the others.
         """
-        if task.definition.catch_up or not _unfinished(task.definition, head):
-            return bool(task.definition.catch_up)
-        return any(True for _step in _steps(task, head, {}, self._limits, pressed=False))
+        if task.definition.catch_up:
+            return True
+        coming = _steps(task, head, {}, self._limits, pressed=False)
+        return _unfinished(task.definition, head) and next(coming, None) is not None
 
     def _start(self, task: RunnableTask, steps: Sequence[Step]) -> list[Instruction]:
         """Jobs for the steps that have none."""

@@ -78,9 +78,10 @@ class TaskView:
         self.known = head is not None and head.active and head.version >= first
         if head is not None:
             self.epoch = head.epoch
-            for lane, _offset in dict(head.offsets).items() - self.offsets.items():
+            offsets = dict(head.offsets)
+            for lane, _offset in offsets.items() - self.offsets.items():
                 self._may_have_rows(lane)
-            self.offsets = dict(head.offsets)
+            self.offsets = offsets
             self.rows = dict(head.rows)
             self.cuts = {}
 

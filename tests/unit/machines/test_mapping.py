@@ -421,18 +421,23 @@ def idle(here: World, task: str) -> frozenset[Lane]:
     return head.idle
 
 
+def check_idle_after_a_silence(here: World, task: str) -> None:
+    """Of `idle_after` (5 s), which begins now."""
+    here.run(rounds=45)  # 4.5 s
+    early = idle(here, task)
+    here.run(rounds=15)  # 6 s
+    late = idle(here, task)
+
+    assert early == frozenset()
+    assert late == frozenset({P0})
+
+
 def test_a_silent_partition_is_leased_as_idle_after_idle_after_and_not_before() -> None:
     here = world(rows=10)
     here.add(make_task("a"))
     here.assign(0)
 
-    here.run(rounds=45)  # 4.5 s
-    early = idle(here, "a")
-    here.run(rounds=15)  # 6 s
-    late = idle(here, "a")
-
-    assert early == frozenset()
-    assert late == frozenset({P0})
+    check_idle_after_a_silence(here, "a")
 
 
 def test_a_partition_is_not_idle_at_once_for_a_task_that_has_seen_no_row_of_it() -> None:
@@ -442,13 +447,7 @@ def test_a_partition_is_not_idle_at_once_for_a_task_that_has_seen_no_row_of_it()
     here.run(rounds=100)
 
     here.add(make_task("new"), p0=10)
-    here.run(rounds=45)
-    early = idle(here, "new")
-    here.run(rounds=15)
-    late = idle(here, "new")
-
-    assert early == frozenset()
-    assert late == frozenset({P0})
+    check_idle_after_a_silence(here, "new")
 
 
 def test_a_partition_that_gets_rows_again_is_not_idle_any_more() -> None:
@@ -474,13 +473,7 @@ def test_a_row_whose_answer_is_lost_ends_the_silence_of_its_lane(heads_fail: int
     for _ in range(heads_fail):
         here.store.fail_next("head")
 
-    here.run(rounds=45)  # 4.5 s
-    early = idle(here, "a")
-    here.run(rounds=15)  # 6 s
-    late = idle(here, "a")
-
-    assert early == frozenset()
-    assert late == frozenset({P0})
+    check_idle_after_a_silence(here, "a")
 
 
 def test_a_row_that_somebody_else_has_brought_ends_the_silence_of_its_lane() -> None:
@@ -496,13 +489,7 @@ def test_a_row_that_somebody_else_has_brought_ends_the_silence_of_its_lane() -> 
     other.run(rounds=1)
     assert here.offsets("a") == {P0: 11}
 
-    here.run(rounds=45)  # 4.5 s: the store refuses what it has
-    early = idle(here, "a")
-    here.run(rounds=15)  # 6 s
-    late = idle(here, "a")
-
-    assert early == frozenset()
-    assert late == frozenset({P0})
+    check_idle_after_a_silence(here, "a")
 
 
 def test_lanes_that_fell_silent_one_by_one_are_soon_asked_for_together() -> None:

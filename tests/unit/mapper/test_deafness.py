@@ -64,6 +64,21 @@ class _Admin:
         return dict.fromkeys(places, 1_000)
 
 
+def reading(
+    partitions: Collection[int], client: type[_Client], monkeypatch: pytest.MonkeyPatch
+) -> tuple[KafkaReader, SimpleNamespace]:
+    """A reader of these partitions, by such a client, and its clock."""
+    clock = SimpleNamespace(now_s=100.0)
+    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    monkeypatch.setattr(reader, "Consumer", client)
+    monkeypatch.setattr(client, "made", 0)
+    admin: Any = _Admin()
+    lone = KafkaReader.alone(Settings(), MemberId("mapper-1"), admin)
+    for partition in partitions:
+        lone.seek(TOPIC, partition, 7)
+    return lone, clock
+
+
 def polled(lone: KafkaReader) -> list[SourceEvent]:
     try:
         return lone.poll(100, 0)
@@ -76,14 +91,8 @@ def polled(lone: KafkaReader) -> list[SourceEvent]:
 def test_a_partition_of_which_nothing_comes_is_noticed_by_a_reader_that_never_waits(
     monkeypatch: pytest.MonkeyPatch, *, lively: bool
 ) -> None:
-    clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    monkeypatch.setattr(reader, "Consumer", _Client)
-    monkeypatch.setattr(_Client, "made", 0)
-    admin: Any = _Admin()
-    lone = KafkaReader.alone(Settings(), MemberId("mapper-1"), admin)
-    for partition in (DEAF, LIVELY) if lively else (DEAF,):
-        lone.seek(TOPIC, partition, 7)
+    partitions = (DEAF, LIVELY) if lively else (DEAF,)
+    lone, clock = reading(partitions, _Client, monkeypatch)
 
     read = 0
     for _turn in range(2):
@@ -98,14 +107,7 @@ def test_a_partition_of_which_nothing_comes_is_noticed_by_a_reader_that_never_wa
 def test_a_partition_whose_rows_may_wait_behind_those_of_others_is_not_taken_for_deaf(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = SimpleNamespace(now_s=100.0)
-    monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    monkeypatch.setattr(reader, "Consumer", _Full)
-    monkeypatch.setattr(_Full, "made", 0)
-    admin: Any = _Admin()
-    lone = KafkaReader.alone(Settings(), MemberId("mapper-1"), admin)
-    lone.seek(TOPIC, DEAF, 7)
-    lone.seek(TOPIC, LIVELY, 7)
+    lone, clock = reading((DEAF, LIVELY), _Full, monkeypatch)
 
     for _turn in range(6):
         assert polled(lone)
