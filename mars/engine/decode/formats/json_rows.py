@@ -304,12 +304,12 @@ def _between_objects(
     """
     if letters[0] != _OPENING or letters[-1] != _CLOSING:
         return False
-    closing = letters == _CLOSING
-    begun = np.count_nonzero(breaks[:-1] & (letters[1:] == _OPENING))
-    ended = np.count_nonzero(breaks[1:] & closing[:-1])
-    if ended < count:
-        ended += np.count_nonzero(breaks[2:] & (letters[1:-1] == _CARRIAGE_RETURN) & closing[:-2])
-    return bool(begun == ended == count)
+    opening, closing = letters == _OPENING, letters == _CLOSING
+    found = np.count_nonzero(closing[:-2] & breaks[1:-1] & opening[2:])
+    if found < count:
+        returns = closing[:-3] & (letters[1:-2] == _CARRIAGE_RETURN)
+        found += np.count_nonzero(returns & breaks[2:-1] & opening[3:])
+    return bool(found == count)
 
 
 def _parse(
