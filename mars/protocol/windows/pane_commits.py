@@ -111,7 +111,7 @@ class PaneCommits:
         owed = tuple(self._state.revising.pending[len(revisable) :])
         forgotten_ms = self.forgotten_by(watermark_ms, owed, none_to_come=none_to_come)
         frontier = Frontier(merged, closed_ms, forgotten_ms, ahead.upto_ms)
-        if not none_to_come:  # else no further window shows what waits for one
+        if not none_to_come or self.rows_after(closed_ms):  # else no window shows what waits
             owed += tuple(self._state.owed_step(watermark_ms, closed_ms))
         return ClosingCommit(frontier, tuple(self.revise(revisable)), ahead, owed)
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Unpack
 
+import pytest
+
 from mars.core.plan import Emit
 from mars.core.types import Sequence64
-from mars.core.windows import Landmark, Window
+from mars.core.windows import Cumulating, Landmark, Window, WindowShape
 from mars.engine.codec.entry import decode_entry, encode_entry
 from mars.protocol.ports import Progress, Snapshot
 from mars.protocol.windows import changed
@@ -267,3 +269,25 @@ def test_a_version_that_has_ended_owes_nothing() -> None:
     assert part.stale()
     assert [record.owed for record in bucket_parts.commit(part)] == [(), ()]
     assert [record.version for record in bucket_parts.commit(part)] == [2]
+
+
+@pytest.mark.parametrize("window", [SINCE_100, Cumulating(100_000, 10_000)])
+def test_what_missed_its_step_waits_for_a_window_of_a_version_that_has_ended(
+    window: WindowShape,
+) -> None:
+    options: dict[str, Any] = {"window": window, "emit": Emit.CHANGED}
+    part, plan = bucket_parts.begin(**options), make_plan(**options)
+    on_time = make_entry(1, 0, [(101, "x"), (102, "y"), (103, "z")], plan=plan)
+    late = make_entry(2, 3, [(104, "x"), (121, "y")], plan=plan)
+    bucket_parts.read(part, make_head(1, {P0: 3}, mark_s=120), on_time)
+    bucket_parts.commit(part)
+    bucket_parts.read(part, make_head(2, {P0: 5}, mark_s=121), late)
+
+    part.update(make_task(make_version(1), make_version(2, {P0: 5}), **options))
+    part.drained(make_head(2, {P0: 5}, mark_s=121, version=2))
+    (record, *_newer) = bucket_parts.commit(part)
+    assert (record.version, record.owed) == (1, (130_000,))
+
+    part.drained(make_head(2, {P0: 5}, mark_s=131, version=2))
+    assert bucket_parts.emitted(part) == {(100, "x"): 2, (100, "y"): 2}
+    assert [record.owed for record in bucket_parts.commit(part)] == [(), ()]
