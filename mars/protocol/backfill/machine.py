@@ -17,12 +17,13 @@ task that fell behind is given is different each time, so there each batch is of
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import assert_never
 
-from mars.core.definitions import Backfill, FileHistory, TaskDefinition, TaskRun
+from mars.core.definitions import Backfill, TaskDefinition, TaskRun
 from mars.core.types import (
     Lane,
     Mapped,
@@ -50,6 +51,7 @@ from mars.protocol.backfill.events import (
     TasksChanged,
     Ticked,
 )
+from mars.protocol.backfill.steps import Ranges, Step, marked
 from mars.protocol.ports import Applied, Backpressure, Cut, Head, MapJob
 from mars.protocol.runnable import RunnableTask
 
@@ -62,10 +64,12 @@ ENDS_INTERVAL_MS = 5_000
 RETRY_PAUSE_MS = 2_000
 """Pause after a job that failed for a reason that may pass."""
 
+TRIES = 3
+"""Jobs of a task that failed for reasons that may pass, after which it gives way to others: without
+its topic, or with files that nobody can read, they fail for ever."""
+
 REFUSED_PAUSE_MS = 100
 """Pause before a batch that the store did not take is offered again."""
-
-Ranges = tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +84,6 @@ class BackfillLimits:
     chunk_rows: int
     ahead: int
     catch_up_rows_min: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One batch to come: ranges of one version, all read in the same way."""
-
-    version: int
-    ranges: Ranges
-    backfill: Backfill | None
-
-    @property
-    def files(self) -> FileHistory | None:
-        """The files that hold the rows; None: the topic does."""
-        return self.backfill.files if self.backfill is not None else None
 
 
 @dataclass(slots=True)
@@ -120,6 +110,8 @@ class BackfillMachine:
         self._task: TaskName | None = None
         self._pressed = False
         self._pieces: dict[str, _Piece] = {}
+        self._failures: Counter[TaskName] = Counter()
+        """How many jobs of a task have failed for now since a batch of it was appended."""
         self._jobs = 0
         self._wait_until_ms = 0
         self._heads_at_ms = -HEAD_INTERVAL_MS
@@ -233,8 +225,13 @@ class BackfillMachine:
         return [*dropped, *self._start(task, steps), *self._append(task, head, steps)]
 
     def _chosen(self) -> tuple[RunnableTask | None, Head | None]:
-        """The task being worked for while it has steps, else the first one that has any."""
-        tasks = sorted(self._running(), key=lambda task: (task.name != self._task, task.name))
+        """The task being worked for while it has steps, else the first one that has any. One whose
+        jobs go on failing gives way to others.
+        """
+        tasks = sorted(
+            self._running(),
+            key=lambda one: (self._failures[one.name] // TRIES, one.name != self._task, one.name),
+        )
         for task in tasks:
             head = self._heads.get(task.name)
             if head is not None and self._has_work(task, head):
@@ -283,7 +280,7 @@ class BackfillMachine:
             same = (piece.step.version, piece.step.ranges) == (first.version, first.ranges)
             if same and piece.mapped is not None:
                 piece.appending = True
-                mapped = _marked(piece.mapped, first, task)
+                mapped = marked(piece.mapped, first, task)
                 return [Append(job_id, task.name, head.epoch, first.version, mapped)]
         return []
 
@@ -303,6 +300,7 @@ class BackfillMachine:
         del self._pieces[event.job_id]
         if event.lasting:
             return [FailTask(piece.job.task, piece.run, event.problem), *self._work()]
+        self._failures[piece.job.task] += 1
         self._wait_until_ms = self._now_ms + RETRY_PAUSE_MS
         return [Report(f"a job for task {piece.job.task} is tried again: {event.problem}")]
 
@@ -314,6 +312,7 @@ class BackfillMachine:
         match event.outcome:
             case Applied():
                 self._pieces.pop(event.append.job_id, None)
+                del self._failures[name]
                 counts = (partial.counts.read for partial in event.append.mapped.partials)
                 self.rows_mapped += sum(counts)
                 if head is not None and head.epoch == event.append.epoch:
@@ -474,27 +473,3 @@ def _by_version(
 def _advanced(head: Head, mapped: Mapped) -> Head:
     offsets = {**head.offsets, **{part.lane: part.next for part in mapped.ranges}}
     return replace(head, offsets=offsets)
-
-
-def _marked(mapped: Mapped, step: Step, task: RunnableTask) -> Mapped:
-    """The batch with the mark of a lane of files, which need not be in order.
-
-    It rises to what every file not yet read to its end is known to lie above, so that none of
-    their rows is late; it stays away while one's times are not known. It never lies after
-    `until`: rows behind that are filtered, and their times say nothing.
-    """
-    if step.files is None:
-        return mapped
-    (part,) = step.ranges
-    left = [file for file in step.files.files if file.next > part.next]
-    marks_ms = mapped.marks_ms
-    if left:
-        earliest = [file.earliest_ms for file in left]
-        known = [time_ms for time_ms in earliest if time_ms is not None]
-        if len(known) < len(earliest):
-            return replace(mapped, marks_ms={})
-        delay_ms = task.plans[step.version].options.delay_ms
-        marks_ms = {part.lane: min(known) - 1 + delay_ms}
-    if (until_ms := step.files.until_ms) is not None:
-        marks_ms = {lane: min(at, until_ms) for lane, at in marks_ms.items()}
-    return replace(mapped, marks_ms=marks_ms)

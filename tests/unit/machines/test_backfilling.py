@@ -20,13 +20,15 @@ from mars.core.types import (
 from mars.core.windows import Counting
 from mars.protocol.backfill.events import HeadsRead, StartJob, TasksChanged, Ticked
 from mars.protocol.backfill.machine import (
+    RETRY_PAUSE_MS,
+    TRIES,
     BackfillLimits,
     BackfillMachine,
-    Step,
-    _marked,
 )
+from mars.protocol.backfill.steps import Step, marked
 from mars.protocol.mapper.task_view import TaskView
 from mars.protocol.ports import TaskStart
+from mars.protocol.runnable import RunnableTask
 from tests.unit.machines.backfilling_world import (
     B1,
     NAME,
@@ -239,24 +241,70 @@ def test_a_head_of_another_task_of_the_name_leaves_nothing_to_do() -> None:
     assert bulk.jobs == {}
 
 
+def with_another(here: World, name: str = "b") -> dict[TaskName, RunnableTask]:
+    """The task of the world, and another like it."""
+    other = TaskName(name)
+    definition = replace(here.task.definition, name=other)
+    start = TaskStart(1, True, dict(definition.current.starts or {}), {}, {}, definition.ends)
+    here.store.initialise(other, StoreEpoch(1), start)
+    return {NAME: here.task, other: replace(here.task, definition=definition)}
+
+
 def test_a_history_whose_version_does_not_compile_here_holds_up_no_other() -> None:
     """A release that can compile it goes on with it."""
     spans = history({0: (0, 100)}, chunks=2)
-    other = make_task(spans, live={0: 100})
-    newer = make_version(2, other.definition.current.starts)
-    changed = replace(other.definition, versions=(*other.definition.versions, newer))
-    here = World(topic(100), replace(other, definition=changed))
-    other = replace(other, definition=replace(other.definition, name=TaskName("b")))
-    start = TaskStart(1, True, dict(other.definition.current.starts or {}), {}, {}, {})
-    here.store.initialise(TaskName("b"), StoreEpoch(1), start)
+    here = World(topic(100), make_task(spans, live={0: 100}))
+    tasks = with_another(here)
+    newer = make_version(2, here.task.definition.current.starts)
+    changed = replace(here.task.definition, versions=(*here.task.definition.versions, newer))
+    tasks[NAME] = replace(here.task, definition=changed)
     machine = BackfillMachine(BackfillLimits(BUCKETS, 50, ahead=2, catch_up_rows_min=10**9))
-    tasks = {NAME: here.task, TaskName("b"): other}
     machine.handle(TasksChanged(tasks))
     machine.handle(HeadsRead(here.store.head(list(tasks))))
 
     started = [one for one in machine.handle(Ticked(1)) if isinstance(one, StartJob)]
 
     assert [one.job.task for one in started] == ["b", "b"]
+
+
+def worked_for(bulk: Bulk) -> set[str]:
+    """The tasks whose jobs run after a pause."""
+    bulk.world.now_ms += RETRY_PAUSE_MS
+    bulk.tick()
+    return {job.task for job in bulk.jobs.values()}
+
+
+def test_a_history_whose_jobs_go_on_failing_holds_up_no_other() -> None:
+    here = world()
+    bulk = Bulk(here)
+    bulk.feed(TasksChanged(with_another(here)))
+
+    for _ in range(TRIES):
+        assert worked_for(bulk) == {NAME}
+        bulk.spark(problem="its files cannot be read")
+    for _ in range(TRIES):
+        assert worked_for(bulk) == {"b"}
+        bulk.spark(problem="nor can these")
+    assert worked_for(bulk) == {"b"}  # as many failures: it goes on with that one
+    for _ in range(TRIES):
+        bulk.spark(problem="nor can these")
+        worked_for(bulk)
+    assert worked_for(bulk) == {NAME}
+
+
+def test_failures_before_a_batch_that_was_taken_do_not_count() -> None:
+    here = world()
+    bulk = Bulk(here)
+    for _ in range(TRIES):
+        worked_for(bulk)
+        bulk.spark(problem="an executor was lost")
+    worked_for(bulk)
+    bulk.spark(jobs=2)
+    assert here.appended
+
+    bulk.feed(TasksChanged(with_another(here)))
+
+    assert worked_for(bulk) == {NAME}
 
 
 def test_histories_of_topic_and_files_come_on_together() -> None:
@@ -301,9 +349,9 @@ def test_rows_of_files_behind_until_do_not_mark_the_lane(
     part = Range(lane, 0, 100)
     far = Mapped((part,), {lane: 4_102_444_800_000}, ())
 
-    marked = _marked(far, Step(1, (part,), old), make_task(old, live={0: 0}))
+    found = marked(far, Step(1, (part,), old), make_task(old, live={0: 0}))
 
-    assert marked.marks_ms == {lane: mark_ms}
+    assert found.marks_ms == {lane: mark_ms}
 
 
 def test_a_lane_of_files_has_no_mark_while_rows_that_are_to_come_may_lie_anywhere() -> None:
