@@ -185,7 +185,7 @@ class BackfillMachine:
         instructions: list[Instruction] = []
         for task in self._running():
             head = self._heads.get(task.name)
-            if head is None or _unfinished(task.definition, head) or _maps_in_order(task):
+            if head is None or _unfinished(task.definition, head) or _is_for_mappers(task):
                 continue
             fences = {
                 lane: end
@@ -339,9 +339,12 @@ def _topic(task: RunnableTask) -> Topic:
     return Topic(task.definition.current.stream.topic)
 
 
-def _maps_in_order(task: RunnableTask) -> bool:
-    """Whether some rows of a lane are mapped one after the other, by mappers alone."""
-    return any(plan.maps_in_order for plan in task.plans.values())
+def _is_for_mappers(task: RunnableTask) -> bool:
+    """Whether some rows are mapped by mappers alone: one after the other, or by those of a release
+    that can compile their version.
+    """
+    known = len(task.begun()) == len(task.definition.begun)
+    return not known or any(plan.maps_in_order for plan in task.plans.values())
 
 
 def _unfinished(definition: TaskDefinition, head: Head) -> bool:

@@ -162,6 +162,7 @@ class World:
     failed: dict[TaskName, str] = field(default_factory=dict)
     started: list[tuple[Range, ...]] = field(default_factory=list)
     appended: list[tuple[Range, ...]] = field(default_factory=list)
+    caught_up: list[Mapping[Lane, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = MemoryPartialLog(
@@ -184,6 +185,7 @@ class World:
         self.appended.clear()
 
     def set_catch_up(self, fences: Mapping[Lane, int]) -> None:
+        self.caught_up.append(fences)
         definition = replace(self.task.definition, catch_up=fences)
         self.task = replace(self.task, definition=definition)
 

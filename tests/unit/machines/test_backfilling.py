@@ -417,6 +417,20 @@ def test_a_catch_up_ends_where_a_version_begins_that_counts_rows() -> None:
     assert here.task.definition.catch_up == {}
 
 
+def test_a_task_of_which_a_version_does_not_compile_here_is_left_to_mappers() -> None:
+    """To take its lanes would keep them from those mappers that can compile it."""
+    made = make_task(live={0: 0})
+    newer = make_version(2, starts={live_lane(0): 60})
+    versions = (*made.definition.versions, newer)
+    changed = replace(made, definition=replace(made.definition, versions=versions))
+    here = World(topic(500, partitions=1), changed, catch_up_rows_min=300)
+
+    here.recover({live_lane(0): 60})
+    Bulk(here).tick()
+
+    assert (here.started, here.caught_up) == ([], [])
+
+
 def behind(log_bytes_max: int = 10**9) -> World:
     """A task of which lane 1 is further behind than lane 0; neither has a mark."""
     made = make_task(live={0: 400, 1: 0})
