@@ -68,6 +68,9 @@ TRIES = 3
 """Jobs of a task that failed for reasons that may pass, after which it gives way to others: without
 its topic, or with files that nobody can read, they fail for ever."""
 
+LEFT_MS = 600_000
+"""How long such a task is left to mappers if it is behind: they need no Spark."""
+
 REFUSED_PAUSE_MS = 100
 """Pause before a batch that the store did not take is offered again."""
 
@@ -112,6 +115,8 @@ class BackfillMachine:
         self._pieces: dict[str, _Piece] = {}
         self._failures: Counter[TaskName] = Counter()
         """How many jobs of a task have failed for now since a batch of it was appended."""
+        self._left_until_ms: dict[TaskName, int] = {}
+        """Until when tasks that may be far behind are left to mappers."""
         self._jobs = 0
         self._wait_until_ms = 0
         self._heads_at_ms = -HEAD_INTERVAL_MS
@@ -186,6 +191,8 @@ class BackfillMachine:
         for task in self._running():
             head = self._heads.get(task.name)
             if head is None or _unfinished(task.definition, head) or _is_for_mappers(task):
+                continue
+            if self._now_ms < self._left_until_ms.get(task.name, 0):
                 continue
             fences = {
                 lane: end
@@ -300,9 +307,15 @@ class BackfillMachine:
         del self._pieces[event.job_id]
         if event.lasting:
             return [FailTask(piece.job.task, piece.run, event.problem), *self._work()]
-        self._failures[piece.job.task] += 1
+        name = piece.job.task
+        self._failures[name] += 1
         self._wait_until_ms = self._now_ms + RETRY_PAUSE_MS
-        return [Report(f"a job for task {piece.job.task} is tried again: {event.problem}")]
+        report = Report(f"a job for task {name} is tried again: {event.problem}")
+        task = self._tasks.get(name)
+        if self._failures[name] < TRIES or task is None or not task.definition.catch_up:
+            return [report]
+        self._left_until_ms[name] = self._now_ms + LEFT_MS
+        return [report, SetCatchUp(name, piece.run, {})]
 
     def _appended(self, event: Appended) -> list[Instruction]:
         piece = self._pieces.get(event.append.job_id)

@@ -20,6 +20,8 @@ from mars.core.types import (
 from mars.core.windows import Counting
 from mars.protocol.backfill.events import HeadsRead, StartJob, TasksChanged, Ticked
 from mars.protocol.backfill.machine import (
+    ENDS_INTERVAL_MS,
+    LEFT_MS,
     RETRY_PAUSE_MS,
     TRIES,
     BackfillLimits,
@@ -429,6 +431,24 @@ def test_a_task_of_which_a_version_does_not_compile_here_is_left_to_mappers() ->
     Bulk(here).tick()
 
     assert (here.started, here.caught_up) == ([], [])
+
+
+def test_a_task_far_behind_goes_back_to_mappers_if_its_jobs_go_on_failing() -> None:
+    here = World(topic(500), make_task(live={0: 100, 1: 0}), catch_up_rows_min=300)
+    bulk = Bulk(here)
+    for _ in range(TRIES):
+        assert worked_for(bulk) == {NAME}
+        assert here.task.definition.catch_up
+        bulk.spark(problem="the master does not answer")
+    assert here.task.definition.catch_up == {}
+
+    here.now_ms += ENDS_INTERVAL_MS
+    assert worked_for(bulk) == set()
+    assert here.task.definition.catch_up == {}
+    here.now_ms += LEFT_MS
+    assert worked_for(bulk) == {NAME}
+    bulk.run()
+    assert here.counts() == here.expected({0: (100, 500), 1: (0, 500)})
 
 
 def behind(log_bytes_max: int = 10**9) -> World:
