@@ -11,7 +11,7 @@ import re
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.core.errors import JobFailed, MarsError, Unavailable
 
 SPARK_ERRORS = (Py4JError, PySparkException, OSError, EOFError)
 """What a call of pyspark raises when a job or the driver fails."""
@@ -21,6 +21,8 @@ _AWAY = re.compile(r"^(\w+) is not available: (.*)$")
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:.*\n)*?(?=\S)([^\n]+)")
 
 _CANCELLED = ("cancelled part of cancelled job group", "cancelled because", "was cancelled")
+"""Not by us: we know what we stop, and a context that is shut down says the same of its jobs."""
+
 _STOPPED = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 _LOST = (
     ("Python worker exited unexpectedly", "a Python process of an executor died, perhaps for lack "
@@ -40,15 +42,13 @@ _LOST = (
 
 
 def translated(error: BaseException) -> MarsError:
-    """The error of ours for one that a job raised."""
+    """The error of ours for one that a job raised which we have not cancelled."""
     if isinstance(error, MarsError):
         return error
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
         return _of_executor(*ours[-1])
-    if any(mark in text for mark in _CANCELLED):
-        return JobCancelled("The job was cancelled.")
     away = spark_away(error)
     traceback = _TRACEBACK.search(text)
     if away.detail.startswith(_OTHER) and traceback is not None:
@@ -74,6 +74,8 @@ def spark_away(error: BaseException) -> Unavailable:
             return Unavailable("spark", sentence)
     if driver_is_gone(error):
         return Unavailable("spark", "the driver's Java process is gone, a new one will be started")
+    if any(mark in text for mark in _CANCELLED):
+        return Unavailable("spark", "somebody else stopped the job, as one can on its web page")
     cause = next((line.strip() for line in text.splitlines() if "Exception: " in line), text)
     return Unavailable("spark", f"{_OTHER}{cause[:300]}")
 

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from mars.adapters.spark.errors import driver_is_gone, translated
 from mars.adapters.spark.packaging import PACKAGE, archive, write_archive
 from mars.adapters.spark.session import LOG_SETTINGS, open_session, properties
-from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
+from mars.core.errors import JobFailed, MarsError, Unavailable
 from mars.core.settings import BulkSettings, Settings
 
 
@@ -99,7 +99,9 @@ def test_what_an_executor_raised_is_recognised(line: str, kind: type, text: str)
 @pytest.mark.parametrize(
     ("text", "kind", "told"),
     [
-        ("Job 3 cancelled part of cancelled job group mars-1-x", JobCancelled, "cancelled"),
+        ("Job 3 cancelled part of cancelled job group mars-1-x", Unavailable, "somebody else"),
+        ("Job 3 cancelled because killed via the Web UI", Unavailable, "somebody else"),
+        ("Job 0 cancelled because SparkContext was shut down", Unavailable, "will be started"),
         ("Python worker exited unexpectedly (crashed)", Unavailable, "lack of memory"),
         ("java.lang.OutOfMemoryError: Java heap space", Unavailable, "driver_memory_mb"),
         ("All masters are unresponsive! Giving up.", Unavailable, "bulk.master"),
