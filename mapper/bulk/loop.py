@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from mars.core.errors import JobCancelled, JobFailed, MarsError, Unavailable
-from mars.core.types import MemberId, Topic
+from mars.core.types import MemberId
 from mars.process.acting import feed
 from mars.process.life import Life, ServiceHealth
 from mars.process.tasks import TaskSource, fail_task, set_catch_up
@@ -51,6 +51,7 @@ from mars.protocol.ports import (
     MapperLog,
     Registry,
     TopicAdmin,
+    ends_by_topic,
 )
 
 ROUND_S = 0.1
@@ -193,13 +194,10 @@ class BulkLoop:
                 heads = self._services.attempt("redis", lambda: store.head(names))
                 return None if heads is None else HeadsRead(heads)
             case ReadEnds(topics=topics):
-                ends = self._services.attempt("kafka", lambda: self._ends(topics))
+                ends = self._services.attempt("kafka", lambda: ends_by_topic(self._admin, topics))
                 return None if ends is None else EndsRead(ends)
             case _:
                 assert_never(instruction)
-
-    def _ends(self, topics: tuple[Topic, ...]) -> dict[Topic, dict[int, int]]:
-        return {topic: self._admin.ends(topic) for topic in topics}
 
     def _set_catch_up(self, asked: SetCatchUp) -> None:
         if set_catch_up(self._registry, asked.task, asked.run, asked.fences):

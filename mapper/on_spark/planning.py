@@ -32,7 +32,7 @@ from mars.core.types import (
 from mars.process.life import ServiceHealth
 from mars.process.tasks import TaskSource
 from mars.process.telemetry import logs
-from mars.protocol.ports import Head, Heads, TopicAdmin
+from mars.protocol.ports import Head, Heads, TopicAdmin, ends_by_topic
 from mars.protocol.runnable import RunnableTask
 
 RETRY_PAUSE_MS = 1_000
@@ -197,7 +197,7 @@ def look_at(
     if heads is None:
         return None
     topics = {topic_of(running[name]) for name, head in heads.items() if head is not None}
-    ends = services.attempt("kafka", lambda: {topic: admin.ends(topic) for topic in sorted(topics)})
+    ends = services.attempt("kafka", lambda: ends_by_topic(admin, sorted(topics)))
     return None if ends is None else RoundLook(running, heads, ends)
 
 

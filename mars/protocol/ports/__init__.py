@@ -47,6 +47,7 @@ from mars.protocol.ports.control import (
     ControlState,
     TopicAdmin,
     TopicInfo,
+    ends_by_topic,
     put_copies,
 )
 from mars.protocol.ports.incidents import Incident, IncidentKind, IncidentLog
@@ -275,6 +276,7 @@ __all__ = [
     "Written",
     "WrongEpoch",
     "WrongVersion",
+    "ends_by_topic",
     "number_in_row",
     "put_copies",
     "window_of_row",

@@ -22,8 +22,9 @@ from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.partial_log import MemoryPartialLog
 from mars.adapters.spark.lane_work import LaneWork
 from mars.core.definitions import TaskState
+from mars.core.errors import TopicRefused
 from mars.core.settings import Settings
-from mars.core.types import Lane, Range, Sequence64, StoreEpoch, TaskName, live_lane
+from mars.core.types import Lane, Range, Sequence64, StoreEpoch, TaskName, Topic, live_lane
 from mars.process.life import ServiceHealth
 from mars.protocol.ports import Head, TaskStart
 from mars.protocol.runnable import RunnableTask
@@ -186,6 +187,34 @@ def test_a_look_asks_for_the_heads_of_running_tasks_and_the_ends_of_their_topics
     assert seen is not None
     assert seen.heads.keys() == {A, C}
     assert (seen.heads[C], seen.ends) == (None, {TOPIC: {0: 0, 1: 0}})
+
+
+class Refusing(MemoryTopicAdmin):
+    """Kafka shows one of the topics no more: somebody has taken the right away."""
+
+    def ends(self, topic: Topic) -> dict[int, int]:
+        if topic == TOPIC:
+            raise TopicRefused(TOPIC, "not authorized")
+        return super().ends(topic)
+
+
+def test_a_topic_that_kafka_refuses_holds_up_the_tasks_of_no_other() -> None:
+    broker, other = MemoryBroker(lambda: 0), Topic("other")
+    for topic in (TOPIC, other):
+        broker.create_topic(topic, 1)
+    log = MemoryPartialLog(lambda: 0, buckets=BUCKETS)
+    log.initialise(A, EPOCH, TaskStart(1, True, {P0: 0}, {}, {}))
+    log.initialise(B, EPOCH, TaskStart(1, True, {P0: 0}, {}, {}))
+    elsewhere = make_task("b").definition
+    stream = replace(elsewhere.current.stream, topic=other)
+    elsewhere = replace(elsewhere, versions=(replace(elsewhere.current, stream=stream),))
+    tasks = {A: make_task("a"), B: replace(make_task("b"), definition=elsewhere)}
+
+    seen = look_at(ServiceHealth("test"), tasks, log, Refusing(broker))
+
+    assert seen is not None
+    assert seen.ends == {other: {0: 0}}
+    assert works(seen) == []
 
 
 def test_there_is_no_look_while_a_server_does_not_answer() -> None:
