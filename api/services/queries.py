@@ -98,11 +98,6 @@ class QueryService:
             task=TaskName(query),
             version=1,
         )
-        if plan.counts_by_key:
-            raise Rejected(
-                "PER KEY is for tasks: a query over history does not count the rows of each key; "
-                "register a task with start: earliest, or leave out PER KEY and EXPIRE"
-            )
         if plan.counts_rows and request.files is not None:
             raise Rejected(
                 "windows of so many rows count those of a partition in the order of their offsets, "

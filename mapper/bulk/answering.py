@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from mars.core.errors import JobFailed
 from mars.core.plan import Plan
 from mars.core.types import Lane, Range, TaskName, Topic, file_lane, live_lane
-from mars.core.windows import Counting, Session, Window, WindowShape
+from mars.core.windows import Counting, CountingByKey, Session, Window, WindowShape
 from mars.core.windows.counting import number_of
 from mars.engine.codec import result_headers
 from mars.engine.codec.canonical import bucket_of_task
@@ -145,7 +145,9 @@ def output_rows(query: Query, shape: WindowShape, found: QueryAnswer) -> Iterabl
         (result_headers.REVISION, result_headers.number(0)),
     )
     for key, value in zip(found.keys, found.rows, strict=True):
-        if isinstance(shape, Counting):
+        if isinstance(shape, CountingByKey):
+            complete = key not in found.unfilled
+        elif isinstance(shape, Counting):
             complete = _is_full(shape, value, found.counted)
         else:
             window = window_of_row(key, value)

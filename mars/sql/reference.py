@@ -131,7 +131,7 @@ TRIED: Final[Mapping[str, tuple[Mapping[str, object], str]]] = {
 
 USES: Final[Mapping[str, Callable[[Plan], bool]]] = {
     "`mars task preview`": lambda _plan: True,
-    "`mars query` over a topic": lambda plan: not plan.counts_by_key,
+    "`mars query` over a topic": lambda _plan: True,
     "`mars query` over files": lambda plan: not plan.counts_rows,
     "history by Spark": lambda plan: not plan.maps_in_order,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mars.core.types import Range, file_lane, live_lane
 from mars.protocol.ports import QueryAnswer
 from tests.contracts.bulk_engines import ROOTS, Bulk
 from tests.contracts.bulk_jobs import flow, flows, query_job, stream_of
+from tests.golden.test_counting_by_key import ORACLE as LIVES
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -38,6 +40,12 @@ FROM windows JOIN numbered USING (part)
 WHERE number >= j * {slide} AND number < j * {slide} + {size}
 GROUP BY part, j, name ORDER BY part, j, name
 """
+
+BY_KEY = (
+    "SELECT name, count(*) AS n, sum(size) AS total, max(size) - min(size) AS span FROM s "
+    "WHERE size > 20 GROUP BY name WINDOWING {size} ROWS SLIDE {slide} ROWS PER KEY "
+    "EXPIRE {expire} ms"
+)
 
 SESSIONS = (
     "SELECT name, count(*) AS n, sum(size) AS total FROM s WHERE size > 90 GROUP BY name "
@@ -103,6 +111,69 @@ def test_rows_of_a_partition_are_counted_from_the_begin_of_the_range_on(
         live_lane(part): sum(int(str(row[7])) for row in whole if row[2] == part)
         for part in range(PARTITIONS)
     }
+
+
+Line = tuple[int, int, int, str, int]
+"""Partition, offset, time, name, size."""
+
+
+def message(line: Line | None) -> bytes:
+    if line is None:
+        return b"{"
+    _part, _off, at, name, size = line
+    return json.dumps({"at": at, "name": name, "size": size}).encode()
+
+
+def keyed(chance: random.Random, part: int) -> list[Line | None]:
+    """Rows of one partition in no strict order of time, some of which are bad; some keys fall
+    silent.
+    """
+    rows, at = list[Line | None](), 0
+    for off in range(ROWS // PARTITIONS):
+        at += chance.choice((0, 10, 20, 50))
+        name = chance.choice("aabcde" if off // 300 % 2 else "aaxyz")
+        time = at - chance.choice((0, 0, 15, 400))
+        row = (part, off, max(0, time), name, chance.randrange(100))
+        rows.append(None if chance.random() < 0.05 else row)
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("size", "slide", "expire"), [(40, 40, 500), (60, 20, 4_000), (1, 1, 100), (70, 70, 900)]
+)
+@pytest.mark.parametrize("span", [SPAN, {}], ids=["cut", "whole"])
+def test_rows_of_each_key_are_counted_as_a_task_counts_them(
+    bulk: Bulk, size: int, slide: int, expire: int, span: dict[str, Any]
+) -> None:
+    """There are windows that are full, and what silent keys have left: by all usable rows, filtered
+    ones too. What waits is not there.
+    """
+    chance, topic = random.Random(size), bulk.cluster.topic(PARTITIONS)
+    sent = [keyed(chance, part) for part in range(PARTITIONS)]
+    for part, rows in enumerate(sent):
+        bulk.cluster.append(topic, part, list(map(message, rows)))
+    shape = {"size": size, "slide": slide, "expire": expire}
+    ranges = [Range(live_lane(part), 0, len(rows)) for part, rows in enumerate(sent)]
+    job = query_job(topic, *ranges, sql=BY_KEY.format(**shape), rows_max=50_000, **span)
+    answer = bulk.engine.query(job)
+
+    lines = [row for rows in sent for row in rows if row is not None]
+    first, after = span.get("from_ms", 0), span.get("until_ms", 10**9)
+    passing = f'bytes > 20 AND "at" >= {first} AND "at" < {after}'
+    with duckdb.connect(config={"threads": 1}) as duck:
+        columns = ("part", "off", "at", "sip", "bytes")
+        duck.register("source", pl.DataFrame(lines, schema=columns, orient="row").to_arrow())
+        wanted = duck.sql(LIVES.format(**shape, passing=passing)).fetchall()
+    wanted.sort(key=lambda row: (row[1], row[0], row[6], row[2], row[3]))
+
+    assert rows_of(answer) == [row[:-1] for row in wanted]
+    assert len({row[-1] for row in wanted}) == (1 if size == 1 else 2)
+    unfilled = {(row[2], row[3]) for row in wanted if not row[-1]}
+    assert {tuple(json.loads(key)[2:]) for key in answer.unfilled} == unfilled
+    for part in range(PARTITIONS):
+        own = [row for row in lines if row[0] == part and row[4] > 20]
+        counted = sum(first <= at < after for _part, _off, at, _name, _size in own)
+        assert answer.counted[live_lane(part)] == counted
 
 
 @pytest.mark.parametrize(("gap", "most"), [(500, 60_000), (500, 7_000)])

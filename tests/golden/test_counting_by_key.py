@@ -29,7 +29,7 @@ WITH seen AS (
 ), passing AS (
     SELECT *, row_number() OVER (PARTITION BY part ORDER BY off) - 1 AS place,
         seen - lag(seen) OVER (PARTITION BY part, sip ORDER BY off) > {expire} AS anew
-    FROM seen WHERE bytes > 10
+    FROM seen WHERE {passing}
 ), lives AS (
     SELECT *, count_if(coalesce(anew, false)) OVER (PARTITION BY part, sip ORDER BY off) AS life
     FROM passing
@@ -104,7 +104,8 @@ def test_windows_of_rows_of_a_key_are_those_of_duckdb(
     columns = ("part", "off", "at", "sip", "bytes")
     with duckdb.connect(config={"threads": 1}) as duck:
         duck.register("source", pl.DataFrame(lines, schema=columns, orient="row").to_arrow())
-        told = ORACLE.format(size=size, slide=slide, expire=expire_ms)
+        shape = {"size": size, "slide": slide, "expire": expire_ms}
+        told = ORACLE.format(**shape, passing="bytes > 10")
         wanted = sorted(duck.sql(told).fetchall(), key=repr)
 
     seen = {

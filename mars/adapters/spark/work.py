@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol
 
@@ -31,9 +31,10 @@ from mars.core.types import (
     RowNumbers,
     lane_partition,
 )
-from mars.core.windows import Window
-from mars.engine.aggregates import PANE, merge_panes, sessions_of
-from mars.engine.codec.states import decode_states
+from mars.core.windows import CountingByKey, Window
+from mars.core.windows.counting import CountedAndSeen, number_of
+from mars.engine.aggregates import COUNTED, PANE, KeyWindows, merge_panes, sessions_of
+from mars.engine.codec.states import decode_states, encode_states
 from mars.engine.combining import (
     Placed,
     combine,
@@ -46,6 +47,7 @@ from mars.engine.decode.decoded import Decoded
 from mars.engine.finishing import EACH_ITS_OWN, finish
 from mars.engine.kernel import map_batch, map_gone
 from mars.protocol.ports import QueryAnswer, window_of_row
+from mars.protocol.windows.counts.key_panes import KeyPanes
 
 NO_BUCKET = Bucket(-1)
 """The key of what concerns no bucket."""
@@ -70,8 +72,10 @@ class Accounted:
     numbered: Mapping[Lane, RowNumbers] = field(default_factory=dict)
 
 
-FinishedRow = tuple[Window, bytes, bytes]
-"""A result row of a query: window, key, value."""
+FinishedRow = tuple[Window, bytes, bytes, bool]
+"""A result row of a query: window, key, value, and False for a window of rows of a key that is not
+full.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,9 @@ class MapWork:
 
     def __call__(self, tasks: Iterable[Task]) -> Iterator[Sent]:
         """What some tasks add. Raises TaskLimit, and what the source raises."""
+        mapping = self._by_key if self.plan.counts_by_key else self._in_order
         for task in tasks:
-            for mapped in self._in_order(task) if self.plan.counts_rows else self._at_once(task):
+            for mapped in mapping(task) if self.plan.counts_rows else self._at_once(task):
                 yield NO_BUCKET, Accounted(mapped.ranges, mapped.marks_ms, mapped.numbered)
                 for partial in mapped.partials:
                     yield partial.bucket, Placed(mapped.ranges, partial)
@@ -129,6 +134,32 @@ class MapWork:
                 else:
                     pieces.append(map_gone(self.plan, self.buckets, batch))
             yield combine(self.plan, pieces)
+
+    def _by_key(self, task: Task) -> Iterator[Mapped]:
+        """The same with the windows that the rows of keys make, as reducers find them, in place of
+        the rows. Those that are neither full nor left by a silent key in the end are none.
+        """
+        buckets: dict[Bucket, KeyPanes] = {}
+        seen: dict[int, int] = {}
+        for mapped in self._in_order(task):
+            for lane, numbers in mapped.numbered.items():
+                seen[lane_partition(lane) or 0] = CountedAndSeen.of(numbers.next).seen
+            made = []
+            for partial in mapped.partials:
+                own = buckets.setdefault(partial.bucket, KeyPanes(self.plan))
+                own.take(decode_states(partial.states))
+                made.append(replace(partial, states=_states_of(own.close({}))))
+            yield replace(mapped, partials=tuple(made))
+        left = (
+            Partial(bucket, RowCounts(), (), _states_of(own.close(seen)))
+            for bucket, own in buckets.items()
+        )
+        yield Mapped((), {}, tuple(left))
+
+
+def _states_of(found: KeyWindows) -> bytes:
+    states = pl.concat([found.full, found.unfilled])
+    return encode_states(states) if states.height else b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,23 +192,32 @@ class FinishWork:
 
     def _finished(self, partial: Partial) -> FinishedRows:
         states = decode_states(partial.states)
-        finished = self._sessions if self.plan.has_sessions else self._windows
-        rows = finished(states) if states.width else iter(())
+        rows = self._rows(states) if states.width else iter(())
         return FinishedRows(partial.counts, tuple(islice(rows, self.rows_max + 1)))
+
+    def _rows(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
+        shape = self.plan.window
+        if isinstance(shape, CountingByKey):
+            is_full = states.get_column(COUNTED) == shape.size
+            yield from self._each_its_own(states.filter(is_full))
+            yield from self._each_its_own(states.filter(~is_full), full=False)
+        elif self.plan.has_sessions:
+            yield from self._each_its_own(sessions_of(self.plan, [states]).merged(self.plan))
+        else:
+            yield from self._windows(states)
 
     def _windows(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
         for window in self.plan.window.windows_of(states.get_column(PANE).unique().to_list()):
             found = finish(self.plan, merge_panes(self.plan, states, window), window)
             for key, value in zip(found.keys, found.values, strict=True):
-                yield window, key, value
+                yield window, key, value, True
 
-    def _sessions(self, states: pl.DataFrame) -> Iterator[FinishedRow]:
-        """Each row is a session of one group, and says when it begins and ends."""
-        merged = sessions_of(self.plan, [states]).merged(self.plan)
-        for part in merged.iter_slices(self.rows_max + 1):
+    def _each_its_own(self, states: pl.DataFrame, *, full: bool = True) -> Iterator[FinishedRow]:
+        """Each row is a window of one group, and says when it begins and ends."""
+        for part in states.iter_slices(self.rows_max + 1):
             found = finish(self.plan, part, EACH_ITS_OWN)
             for key, value in zip(found.keys, found.values, strict=True):
-                yield window_of_row(key, value), key, value
+                yield window_of_row(key, value), key, value, full
 
 
 def sort_out(sent: Iterable[Sent]) -> tuple[list[Accounted], dict[Bucket, list[Placed]]]:
@@ -232,10 +272,14 @@ def answer_of(
     if not plan.single_bucket:
         rows.sort(key=_place)
     counts = sum((one.counts for one in finished), RowCounts())
-    keys = tuple(key for _window, key, _value in rows)
     numbered = join_numbered(one.numbered for one in accounted)
-    counted = {lane: part.next for lane, part in numbered.items()}
-    return QueryAnswer(tuple(value for _window, _key, value in rows), counts, keys, counted)
+    return QueryAnswer(
+        tuple(value for _window, _key, value, _full in rows),
+        counts,
+        tuple(key for _window, key, _value, _full in rows),
+        {lane: number_of(max(0, part.next)) for lane, part in numbered.items()},
+        frozenset(key for _window, key, _value, full in rows if not full),
+    )
 
 
 def _gone(part: Range) -> str:
@@ -247,7 +291,7 @@ def _gone(part: Range) -> str:
 
 def _place(row: FinishedRow) -> tuple[Window, list[tuple[bool, object]]]:
     """Windows in order of time, rows of a window in order of their keys, NULLs last."""
-    window, key, _value = row
+    window, key, *_rest = row
     return window, [(part is None, part) for part in msgspec.json.decode(key)[1:]]
 
 

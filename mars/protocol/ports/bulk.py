@@ -52,13 +52,15 @@ class QueryAnswer:
     """Result rows as JSON texts, in the order of windows and keys, and where the rows went.
 
     `keys[i]` is the Kafka key of `rows[i]`, both as `mars.engine.finishing` writes them. `counted`:
-    how many rows of each lane have numbers, where windows count them.
+    how many rows of each lane have numbers, where windows count them. Where these are of the rows
+    of each key, those of `unfilled` keys are not full.
     """
 
     rows: tuple[bytes, ...]
     counts: RowCounts = field(default=RowCounts())
     keys: tuple[bytes, ...] = ()
     counted: Mapping[Lane, int] = field(default_factory=dict)
+    unfilled: frozenset[bytes] = frozenset()
 
 
 class BulkEngine(Protocol):

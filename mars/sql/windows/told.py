@@ -52,7 +52,10 @@ rows of one key, and comes with the last of them. A key in two partitions is two
   Kafka must keep its rows for longer than that. They are read again from there.
 - Up to {SLICES_BY_KEY_MAX} slices. The query needs a key. ORDER BY, LIMIT and `max_keys` are
   refused, as each window is of one key. `mars windows` shows what waits, partition by partition;
-  previews, queries over history, `mars verify` and ledgers of single windows are not there yet."""
+  `mars verify` and ledgers of single windows are not there yet.
+- A query over history answers what a task with `start` `earliest` has emitted that has read as far
+  and whose WHERE has the range of time: what waits for more rows, or for its key to be over, is not
+  there."""
 
 SESSIONS: Final = f"""
 A **session** is of one group: its rows that follow each other by less than the gap, by event time.

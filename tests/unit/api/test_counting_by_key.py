@@ -54,9 +54,11 @@ def test_verifying_says_why_it_does_not(registered: World) -> None:
     assert "all rows of the task would have to be read" in problem(answer, 409)["detail"]
 
 
-def test_queries_say_what_to_do(world: World) -> None:
-    answer = world.http.post("/v1/queries", json={"sql": SQL})
-    assert "is for tasks" in problem(answer, 422)["detail"]
+def test_a_query_over_the_topic_is_taken_and_one_over_files_is_not(world: World) -> None:
+    assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
+    files = {"files": "/nowhere", "format": "csv"}
+    answer = problem(world.http.post("/v1/queries", json={"sql": SQL, "files": files}), 422)
+    assert "leave files out and read the topic" in answer["detail"]
 
 
 def rows_of(*keys: str, begin_s: int = 0) -> list[dict[str, Any]]:

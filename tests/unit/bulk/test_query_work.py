@@ -24,7 +24,7 @@ from mars.core.definitions import FileHistory, HistoryFile
 from mars.core.errors import JobCancelled, JobFailed, Unavailable
 from mars.core.plan import Field, FieldType, Format, Stream
 from mars.core.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
-from mars.core.windows import Counting, Session, Sliding
+from mars.core.windows import Counting, CountingByKey, Session, Sliding
 from mars.process.life import Life, ServiceHealth
 from mars.protocol.ports import (
     Answer,
@@ -286,6 +286,19 @@ def test_a_window_that_counts_rows_is_complete_where_it_is_full(world: World) ->
     rows = output_rows(world.record().query, Counting(10, 4), found)
     flags = [dict(row.headers)["mars-complete"] for row in rows]
     assert flags == [b"1", b"1", b"0", b"0", b"0"]
+
+
+def test_a_window_of_rows_of_a_key_is_complete_where_it_is_full(world: World) -> None:
+    world.ask()
+    values = [
+        b'{"window_start":0,"window_end":9,"partition":0,"window_number":%d}' % n for n in (3, 8)
+    ]
+    keys = (b'[0,"a",0,3]', b'[0,"b",0,8]')
+    found = QueryAnswer(
+        tuple(values), keys=keys, counted={Lane("0"): 100}, unfilled=frozenset(keys[1:])
+    )
+    rows = output_rows(world.record().query, CountingByKey(10, 4, 60_000), found)
+    assert [dict(row.headers)["mars-complete"] for row in rows] == [b"1", b"0"]
 
 
 def test_a_session_is_complete_where_the_range_of_time_has_all_rows_of_it(world: World) -> None:

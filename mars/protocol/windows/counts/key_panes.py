@@ -64,10 +64,15 @@ class KeyPanes(WindowPanes):
 
     def forget(self, seen: Mapping[int, int]) -> pl.DataFrame:
         """Only what waits then is left."""
+        self.close(seen)
+        return self.rows_held
+
+    def close(self, seen: Mapping[int, int]) -> KeyWindows:
+        """What they make by then goes, and is told once; only what waits is left."""
         found, others = self._look(seen)
         self._quiet = pl.concat([others, quiet(self.plan, found.open)])
         self._came, self._found = [], {}
-        return self.rows_held
+        return found
 
     @property
     def rows_held(self) -> pl.DataFrame:
