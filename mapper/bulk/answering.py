@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mars.core.errors import JobFailed
-from mars.core.plan import Plan
+from mars.core.plan import Plan, RecordTime
 from mars.core.types import Lane, Range, TaskName, Topic, file_lane, live_lane
 from mars.core.windows import Counting, CountingByKey, Session, Window, WindowShape
 from mars.core.windows.counting import number_of
@@ -78,8 +78,10 @@ class QueryAnswerer:
         )
 
     def _starts(self, topic: Topic, query: Query, plan: Plan) -> dict[int, int]:
-        """A row is never usable whose event time is further ahead of Kafka's than the limit."""
-        if query.from_ms is not None:
+        """A row is never usable whose event time is further ahead of Kafka's than the limit, unless
+        the stream goes by no time of Kafka's.
+        """
+        if query.from_ms is not None and query.stream.record_time is RecordTime.CHECK:
             earliest_ms = query.from_ms - plan.options.future_limit_ms
             if earliest_ms > 0:  # Kafka gives times below 0 a meaning of their own
                 return self.admin.offsets_at(topic, earliest_ms)

@@ -22,7 +22,7 @@ from mars.adapters.memory.broker import MemoryBroker
 from mars.adapters.memory.queries import MemoryQueryRegistry, MemoryQueryRows
 from mars.core.definitions import FileHistory, HistoryFile
 from mars.core.errors import JobCancelled, JobFailed, Unavailable
-from mars.core.plan import Field, FieldType, Format, Stream
+from mars.core.plan import Field, FieldType, Format, RecordTime, Stream
 from mars.core.types import Lane, Mapped, MemberId, Range, RowCounts, StreamName, Topic
 from mars.core.windows import Counting, CountingByKey, Session, Sliding
 from mars.process.life import Life, ServiceHealth
@@ -220,6 +220,14 @@ def test_range_of_time_narrows_what_is_read_by_kafkas_times(world: World) -> Non
 
 def test_range_of_time_near_the_epoch_reads_from_the_beginning(world: World) -> None:
     world.ask(from_ms=1)
+    process = world.process()
+    process.settle()
+    assert [part.first for part in process.engine.jobs[0].ranges] == [0, 0]
+
+
+def test_all_is_read_where_the_stream_ignores_record_times(world: World) -> None:
+    """Rows whose event time is far ahead of Kafka's are usable there."""
+    world.ask(from_ms=500_000, stream=replace(STREAM, record_time=RecordTime.IGNORE))
     process = world.process()
     process.settle()
     assert [part.first for part in process.engine.jobs[0].ranges] == [0, 0]
