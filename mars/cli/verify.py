@@ -37,9 +37,9 @@ def verify(
 
     Without WINDOW_START it is the last finished one; windows that cumulate begin together, so there
     WINDOW_END says which. Windows that count rows are named by --partition and --window-number. Of
-    sessions all that begin then are meant, or the newest ones. The rows are those that the headers
-    of the results name. Exit code 0: equal, 1: it differs, 3: there is no such window, 4: it cannot
-    be computed again.
+    sessions all that begin then are meant, or the newest ones, and so they are of windows PER KEY.
+    The rows are those that the headers of the results name; PER KEY, all before. Exit code 0:
+    equal, 1: it differs, 3: there is no such window, 4: it cannot be computed again.
     """
     with Client(api_address(api)) as client:
         found = client.verify(

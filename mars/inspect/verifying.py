@@ -115,13 +115,8 @@ def spans_of_counted(
     lane = live_lane(partition_of(window.start_ms))
     firsts, lasts, of = [], [], set()
     for row in rows:
-        value = _decoded(row.value)
-        first, last = (
-            (value.get(WINDOW_FIRST_OFFSET), value.get(WINDOW_LAST_OFFSET))
-            if isinstance(value, dict)
-            else (None, None)
-        )
-        if not isinstance(first, int) or not isinstance(last, int):
+        first, last = _offset_in(row, WINDOW_FIRST_OFFSET), last_offset_of(row)
+        if first is None or last is None:
             raise ValueError("a row names no offsets")
         firsts.append(first)
         lasts.append(last)
@@ -129,6 +124,17 @@ def spans_of_counted(
     part = Range(lane, min(firsts), max(lasts) + 1)
     named = of if plan.single_bucket else set(map(Bucket, range(buckets))) | of
     return {bucket: {lane: part} for bucket in named}
+
+
+def last_offset_of(row: CommittedRow) -> int | None:
+    """The offset of the last row of a group whose window counts rows; None if it names none."""
+    return _offset_in(row, WINDOW_LAST_OFFSET)
+
+
+def _offset_in(row: CommittedRow, name: str) -> int | None:
+    value = _decoded(row.value)
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def common_of(spans: Spans) -> dict[Lane, Range]:
@@ -196,8 +202,9 @@ def _has_read(record: Progress, own: Mapping[Lane, Range]) -> bool:
 class Recounted(ABC):
     """Takes what the kernel makes of pieces, and holds what it needs of their states."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, waiting_max: int | None = None) -> None:
         self._plan = plan
+        self._waiting_max = STATES_WAITING_MAX if waiting_max is None else waiting_max
         self._states: defaultdict[Bucket, list[pl.DataFrame]] = defaultdict(list)
         self._waiting: Counter[Bucket] = Counter()
         self.rows_read = 0
@@ -218,20 +225,20 @@ class Recounted(ABC):
             return
         self._states[bucket].append(own)
         self._waiting[bucket] += own.height
-        if self._waiting[bucket] > STATES_WAITING_MAX:
+        if self._waiting[bucket] > self._waiting_max:
             self._states[bucket] = [self._merged(bucket)]
             self._waiting[bucket] = 0
 
     def _merged(self, bucket: Bucket) -> pl.DataFrame:
-        return self._merge(pl.concat(self._states[bucket]))
+        return self._merge(bucket, pl.concat(self._states[bucket]))
 
     @abstractmethod
     def _own(self, bucket: Bucket, states: pl.DataFrame, piece: Piece) -> pl.DataFrame:
         """The states that count, of those of a bucket in a piece."""
 
     @abstractmethod
-    def _merge(self, states: pl.DataFrame) -> pl.DataFrame:
-        """As few states as say the same."""
+    def _merge(self, bucket: Bucket, states: pl.DataFrame) -> pl.DataFrame:
+        """As few states of a bucket as say the same."""
 
 
 class Recount(Recounted):
@@ -245,7 +252,8 @@ class Recount(Recounted):
         del bucket, piece
         return panes_of_window(states, self._window)
 
-    def _merge(self, states: pl.DataFrame) -> pl.DataFrame:
+    def _merge(self, bucket: Bucket, states: pl.DataFrame) -> pl.DataFrame:
+        del bucket
         return merge_panes(self._plan, states, self._window)
 
     def rows(self) -> dict[bytes, tuple[Bucket, bytes]]:

@@ -113,7 +113,8 @@ class SessionRecount(Recounted):
         late = piece.late.get(bucket)
         return states.filter(~pl.col(PANE).is_in(list(late))) if late else states
 
-    def _merge(self, states: pl.DataFrame) -> pl.DataFrame:
+    def _merge(self, bucket: Bucket, states: pl.DataFrame) -> pl.DataFrame:
+        del bucket
         return merge(self._plan, [states])
 
     def rows(self) -> dict[bytes, tuple[Bucket, bytes]]:

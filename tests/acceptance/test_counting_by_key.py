@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import missing_java, need
 from tests.support.cluster import MarsCluster, wait_for
 from tests.support.store import Store
 
 pytestmark = pytest.mark.acceptance
 
 NAME = "counted_by_key"
+ASKED = "asked_by_key"
 TOPIC = f"mars.results.{NAME}"
 PARTITIONS = 2
 SIZE = 10
@@ -32,8 +34,9 @@ Row = dict[str, Any]
 class Flow:
     """What was sent, by partition in the order of offsets."""
 
-    def __init__(self, mars: MarsCluster) -> None:
+    def __init__(self, mars: MarsCluster, topic: str = NAME) -> None:
         self.mars = mars
+        self.topic = topic
         self.rows: list[list[Row]] = [[] for _ in range(PARTITIONS)]
         self._chance = random.Random(1)
 
@@ -50,7 +53,7 @@ class Flow:
             }
             self.rows[number % PARTITIONS].append(row)
             values.append((number % PARTITIONS, json.dumps(row).encode()))
-        self.mars.produce(NAME, values)
+        self.mars.produce(self.topic, values)
 
     def windows(self) -> tuple[list[Row], list[Row], int]:
         """Full ones, those of keys that fell silent, and how many rows wait, row by row."""
@@ -100,12 +103,16 @@ def _ordered(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["partition"], row["window_number"]))
 
 
+def declare(mars: MarsCluster, topic: str) -> None:
+    fields = {"timestamp": "timestamp_ms", "sip": "string", "id": "int64", "kept": "bool"}
+    stream = {"topic": topic, "format": "json", "fields": fields, "event_time": "timestamp"}
+    mars.client.put_stream(topic, stream)
+
+
 def test_each_window_comes_once_with_its_rows(shared_mars: MarsCluster) -> None:
     mars, flow = shared_mars, Flow(shared_mars)
     mars.topic(NAME, PARTITIONS)
-    fields = {"timestamp": "timestamp_ms", "sip": "string", "id": "int64", "kept": "bool"}
-    stream = {"topic": NAME, "format": "json", "fields": fields, "event_time": "timestamp"}
-    mars.client.put_stream(NAME, stream)
+    declare(mars, NAME)
     mars.client.create_task(NAME, SQL, start="earliest")
     flow.send(500, 0, keys=30)
     mars.read_until(TOPIC, len(flow.windows()[0]))
@@ -128,8 +135,36 @@ def test_each_window_comes_once_with_its_rows(shared_mars: MarsCluster) -> None:
     shown = mars.client.windows(NAME).windows
     assert sum(row["n"] for window in shown for row in window.rows) == waiting
     assert "No window is full" in mars.client.why(NAME).summary
-    refused = mars.mars("verify", NAME)
-    assert (refused.returncode, "PER KEY" in refused.stderr) == (4, True)
+    verified = mars.client.verify(NAME)
+    assert verified.equal, verified.summary
+    assert (verified.rows, verified.source_rows) == (len(found), 1_200)
+    name = {one: silent[0][one] for one in ("partition", "window_number")}
+    assert mars.client.verify(NAME, **name).equal
+    equal = mars.mars("verify", NAME)
+    assert (equal.returncode, "newest windows of 2 partitions are equal" in equal.stdout) == (
+        0,
+        True,
+    )
+
+
+def test_a_query_answers_what_a_task_has_emitted(shared_mars: MarsCluster) -> None:
+    need(missing_java())
+    mars, flow = shared_mars, Flow(shared_mars, ASKED)
+    mars.topic(ASKED, PARTITIONS)
+    declare(mars, ASKED)
+    flow.send(500, 0, keys=30)
+    flow.send(400, 3, keys=5)
+
+    query = mars.client.create_query(SQL.replace(NAME, ASKED)).id
+    state = wait_for("the query", lambda: _ended(mars, query), seconds=280)
+    assert state == "done"
+    full, silent, _waiting = flow.windows()
+    assert _ordered(mars.client.query_rows(query)) == _ordered([*full, *silent])
+
+
+def _ended(mars: MarsCluster, query: str) -> str | None:
+    found = mars.client.query(query)
+    return None if found.goes_on else found.state
 
 
 def _read(ledger: Any) -> Any:

@@ -27,6 +27,7 @@ from mars.protocol.ports import (
     ResultFollower,
     ResultGap,
     ResultTail,
+    WantedKeyNumber,
     WantedNumber,
     WantedSessions,
     WantedWindow,
@@ -173,6 +174,14 @@ def test_a_window_that_counts_rows_is_found_by_its_number(cluster: Cluster) -> N
     assert (len(cut.rows), cut.first_whole_numbers()) == (79, {})
     assert tail.recent(topic, TASK, 100, wanted(2, version=4)).rows == ()
     assert len(tail.recent(topic, TASK, 100, wanted(0)).rows) == 80
+
+
+def test_a_window_of_a_key_is_looked_for_behind_lower_numbers_too(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    write_numbers(cluster, topic, 60, [9, 2, 1, 0])
+    wanted = WantedKeyNumber(3, WindowNumber(9, 1), Window(1, 0))
+    found = tail_of(cluster).recent(topic, TASK, 60, wanted)
+    assert (set(sips(found.rows)), len(found.rows)) == ({"1-9"}, 60)
 
 
 def test_windows_that_are_whole_are_told_by_the_numbers_before_them(cluster: Cluster) -> None:

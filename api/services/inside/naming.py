@@ -9,7 +9,13 @@ from mars.core.errors import Rejected
 from mars.core.plan import Plan
 from mars.core.windows import Counting, CountingByKey, Session, Shape, Window
 from mars.core.windows.counting import WindowNumber, number_of_window, partition_of
-from mars.protocol.ports import CommittedRow, WantedNumber, WantedSessions, WantedWindow
+from mars.protocol.ports import (
+    CommittedRow,
+    WantedKeyNumber,
+    WantedNumber,
+    WantedSessions,
+    WantedWindow,
+)
 
 
 class AskedWindow(NamedTuple):
@@ -59,16 +65,17 @@ def said_of(shape: Shape, window: Window) -> SaidName:
 
 
 def wanted_of(
-    plans: Mapping[int, Plan], version: int, asked: AskedWindow
+    plans: Mapping[int, Plan], version: int, asked: AskedWindow, *, anywhere: bool = False
 ) -> WantedWindow | WantedNumber | None:
     """The window that is meant, of a task with these plans whose current version is that one; where
     windows are sessions, all that begin then.
 
-    None where none is named. Raises Rejected for a name that is none of its windows'.
+    None where none is named. Raises Rejected for a name that is none of its windows', and where
+    they come in no order, unless it is looked for `anywhere` among the newest messages.
     """
     plan = plans.get(version)
     shape = None if plan is None else plan.window
-    if isinstance(shape, CountingByKey) and asked.names_one:
+    if isinstance(shape, CountingByKey) and asked.names_one and not anywhere:
         raise Rejected(
             "windows that count the rows of each key come in no order by which one of them could "
             "be found: name none, and look among the newest results, each of which is a whole one"
@@ -97,7 +104,8 @@ def wanted_of(
             "by time: give window_start"
         )
     name = WindowNumber(asked.number, asked.partition)
-    return WantedNumber(version, name, shape.window_numbered(name))
+    of_key = isinstance(shape, CountingByKey)
+    return (WantedKeyNumber if of_key else WantedNumber)(version, name, shape.window_numbered(name))
 
 
 def number_of_row(plans: Mapping[int, Plan], row: CommittedRow) -> WantedNumber | None:

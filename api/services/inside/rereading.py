@@ -44,8 +44,8 @@ class Rereading:
         recount: Recounted,
         number: int | None = None,
     ) -> None:
-        """Give all rows of the pieces to the recount; `number`: how many rows of a task that counts
-        them lie before. Raises NotReread.
+        """Give all rows of the pieces to the recount; `number`: what stands beside the first offset
+        of each lane, of a task that counts rows. Raises NotReread.
         """
         self._check(definition, plan, pieces)
         for piece in pieces:
@@ -55,9 +55,8 @@ class Rereading:
         offsets = sum(_size(definition, piece.part) for piece in pieces)
         if offsets > SOURCE_OFFSETS_MAX:
             raise NotReread(
-                f"the window was counted from {offsets} offsets, and at most {SOURCE_OFFSETS_MAX} "
-                "are read again here: let Spark compute it (mars query, with the same SQL), or a "
-                "batch engine over the ranges in the header mars-ranges"
+                f"{_counted_from(plan)} {offsets} offsets, and at most {SOURCE_OFFSETS_MAX} "
+                f"are read again here: {_instead(plan)}"
             )
         if len(pieces) > PIECES_MAX:
             raise NotReread(
@@ -88,18 +87,32 @@ class Rereading:
                 if isinstance(batch, Range):
                     raise NotReread(
                         f"Kafka no longer has offsets {batch.first} to {batch.next - 1} of lane "
-                        f"{batch.lane}, from which the window was counted: topic "
+                        f"{batch.lane}, and {_counted_from(plan)} these: topic "
                         f"{plan.stream.topic} keeps rows for too short a time"
                     )
                 recount.add(batch, piece)
                 if recount.rows_read > SOURCE_ROWS_MAX:
                     raise NotReread(
-                        f"the window was counted from more than {SOURCE_ROWS_MAX} rows, too many "
-                        "to be read again here: compute it with a batch engine over the ranges in "
-                        "the header mars-ranges"
+                        f"{_counted_from(plan)} more than {SOURCE_ROWS_MAX} rows, too many to be "
+                        f"read again here: {_instead(plan)}"
                     )
         except JobFailed as problem:
             raise NotReread(f"the rows of the window cannot be read again: {problem}") from problem
+
+
+def _counted_from(plan: Plan) -> str:
+    if plan.counts_by_key:
+        return "PER KEY counts from the first row of the version on, so a window was counted from"
+    return "the window was counted from"
+
+
+def _instead(plan: Plan) -> str:
+    if plan.counts_by_key:
+        return "let Spark compute those of all rows in the topic (mars query, with the same SQL)"
+    return (
+        "let Spark compute it (mars query, with the same SQL), or a batch engine over the ranges "
+        "in the header mars-ranges"
+    )
 
 
 def _size(definition: TaskDefinition, part: Range) -> int:

@@ -12,6 +12,7 @@ from api.services.inside.progress import ProgressTail
 from api.services.inside.rereading import Rereading
 from api.services.inside.results import newest_revisions
 from api.services.inside.verification import Verified, words_of
+from api.services.inside.verifying_keys import KeyVerifier
 from api.services.inside.verifying_sessions import SessionVerifier
 from api.services.inside.windows import WindowService
 from api.services.tasks import TaskService
@@ -63,10 +64,11 @@ class VerifyService:
         self._progress = progress
         self._rereading = Rereading(ports, buckets)
         self._sessions = SessionVerifier(ports, progress, windows, self._rereading)
+        self._keys = KeyVerifier(ports, progress, self._rereading)
 
     def verify(self, name: str, asked: AskedWindow) -> Verification:
         """Compute a window again (None: the last finished one) and compare; of sessions all that
-        begin then (the last ones).
+        begin then (the last ones); of rows of each key the newest windows.
 
         Raises NotFound where there is no such window, Rejected for what names none of the task's,
         Conflict where it cannot be computed again (any more, or not yet), Unavailable.
@@ -74,13 +76,10 @@ class VerifyService:
         definition = self._tasks.show(name)
         plans = self._compiler.plans(definition)
         version = definition.current.version
-        named = wanted_of(plans, version, asked)
+        named = wanted_of(plans, version, asked, anywhere=True)
         current = plans.get(version)
-        if current is not None and current.counts_by_key:
-            raise Conflict(
-                "with PER KEY a window of a key begins behind the one before it, so all rows of "
-                "the task would have to be read again to find one: `mars verify` does not"
-            )
+        if current is not None and current.counts_by_key and not isinstance(named, WantedWindow):
+            return self._keys.verify(definition, current, named)
         plans = {number: plan for number, plan in plans.items() if not plan.counts_by_key}
         if current is not None and current.has_sessions and not isinstance(named, WantedNumber):
             return self._sessions.verify(definition, plans, named)

@@ -19,7 +19,9 @@ class DifferentRow(Answer, frozen=True):
 
 
 class Verification(Answer, frozen=True):
-    """A finished window, computed again from the source rows that its results name; or sessions."""
+    """A finished window, computed again from the source rows that its results name; or sessions;
+    or windows that count the rows of each key, from all rows before.
+    """
 
     task: str
     window_start: Annotated[int | None, says("null where it counts rows; of sessions the first")]

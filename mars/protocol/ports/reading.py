@@ -182,6 +182,15 @@ class WantedNumber:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class WantedKeyNumber(WantedNumber):
+    """The same where the rows of each key are counted: by the number of its first row."""
+
+    def is_behind(self, rows: Sequence[CommittedRow]) -> bool:
+        """See `WantedWindow`: numbers come in no order."""
+        return False
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class RecentRows:
     """The newest rows of a task, per partition in offset order.

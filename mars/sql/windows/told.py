@@ -52,7 +52,10 @@ rows of one key, and comes with the last of them. A key in two partitions is two
   Kafka must keep its rows for longer than that. They are read again from there.
 - Up to {SLICES_BY_KEY_MAX} slices. The query needs a key. ORDER BY, LIMIT and `max_keys` are
   refused, as each window is of one key. `mars windows` shows what waits, partition by partition;
-  `mars verify` and ledgers of single windows are not there yet.
+  ledgers of single windows are not there yet.
+- `mars verify` reads all rows of a partition from the first one of the version on, as no less tells
+  which of them make a window, and says so where these are too many or gone. It compares the newest
+  windows, or the one that `partition` and `window_number` name: also that the number is right.
 - A query over history answers what a task with `start` `earliest` has emitted that has read as far
   and whose WHERE has the range of time: what waits for more rows, or for its key to be over, is not
   there."""

@@ -49,11 +49,6 @@ def test_no_window_is_looked_for_by_a_name(
     assert "come in no order" in problem(answer, 422)["detail"]
 
 
-def test_verifying_says_why_it_does_not(registered: World) -> None:
-    answer = registered.http.get(f"{PATH}/verify")
-    assert "all rows of the task would have to be read" in problem(answer, 409)["detail"]
-
-
 def test_a_query_over_the_topic_is_taken_and_one_over_files_is_not(world: World) -> None:
     assert world.http.post("/v1/queries", json={"sql": SQL}).status_code == 202
     files = {"files": "/nowhere", "format": "csv"}
