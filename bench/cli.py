@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,6 @@ def bulk(
     from bench.bulk import Bulk, bulk_session
     from bench.bulk_results import SourceKind, grids
     from bench.results import FOLDER
-    from bench.tables import on_terminal
 
     usual = Bulk()
     asked = Bulk(
@@ -223,16 +223,11 @@ def bulk(
         folder=results or FOLDER,
     )
     finished = bulk_session(asked, messages().print)
-    if as_json:
-        print_json(finished.report)
-    else:
-        for grid in grids(finished.report):
-            output().print(on_terminal(grid))
-    for run in finished.report.runs:
-        for text in run.problems:
-            messages().print(f"{run.contestant}: {text}")
-    messages().print(f"Saved: {finished.path}")
-    return 1 if any(run.problems for run in finished.report.runs) else 0
+    problems = [
+        f"{run.contestant}: {text}" for run in finished.report.runs for text in run.problems
+    ]
+    _print(finished.report, grids(finished.report), finished.path, problems, as_json=as_json)
+    return 1 if problems else 0
 
 
 @bench.command()
@@ -290,15 +285,9 @@ def soak(minutes: int, rate: int, results: Path | None, as_json: bool) -> int:
     from bench import soak as soaking
     from bench.plots import REPORTS
     from bench.results import FOLDER
-    from bench.tables import on_terminal
 
     done = soaking.soak_session(rate, minutes, messages().print, results or FOLDER)
-    if as_json:
-        print_json(done.report)
-    else:
-        for grid in soaking.grids(done.report):
-            output().print(on_terminal(grid))
-    messages().print(f"Saved: {done.path}")
+    _print(done.report, soaking.grids(done.report), done.path, as_json=as_json)
     for path in soaking.plot(done.report, results or REPORTS):
         messages().print(f"Plot: {path}")
     return 1 if soaking.grown(done.report) else 0
@@ -333,7 +322,6 @@ def tasks(
     """
     from bench import tasks as many
     from bench.results import FOLDER
-    from bench.tables import on_terminal
 
     usual = many.Asked()
     asked = many.Asked(
@@ -345,12 +333,7 @@ def tasks(
         one_bucket=one_bucket,
     )
     done = many.tasks_session(asked, messages().print, results or FOLDER)
-    if as_json:
-        print_json(done.report)
-    else:
-        for grid in many.grids(done.report):
-            output().print(on_terminal(grid))
-    messages().print(f"Saved: {done.path}")
+    _print(done.report, many.grids(done.report), done.path, as_json=as_json)
     return 0
 
 
@@ -370,16 +353,10 @@ def recovery(
     """
     from bench import recovery as recovering
     from bench.results import FOLDER
-    from bench.tables import on_terminal
 
     asked = recovering.Asked(minutes, rate, groups, losses)
     done = recovering.recovery_session(asked, messages().print, results or FOLDER)
-    if as_json:
-        print_json(done.report)
-    else:
-        for grid in recovering.grids(done.report):
-            output().print(on_terminal(grid))
-    messages().print(f"Saved: {done.path}")
+    _print(done.report, recovering.grids(done.report), done.path, as_json=as_json)
     return 0
 
 
@@ -392,15 +369,9 @@ def shapes(rows: int, rounds: int, results: Path | None, as_json: bool) -> int:
     """Measure what windows of each shape cost, beside tumbling ones over the same rows."""
     from bench import shapes as shaping
     from bench.results import FOLDER
-    from bench.tables import on_terminal
 
     done = shaping.shapes_session(rows, rounds, messages().print, results or FOLDER)
-    if as_json:
-        print_json(done.report)
-    else:
-        for grid in shaping.grids(done.report):
-            output().print(on_terminal(grid))
-    messages().print(f"Saved: {done.path}")
+    _print(done.report, shaping.grids(done.report), done.path, as_json=as_json)
     return 0
 
 
@@ -412,19 +383,26 @@ def _tell(
     as_json: bool,
 ) -> None:
     """Print the report, what was wrong, and where everything is."""
+    problems = [f"{run.name}: {text}" for run in finished.report.runs for text in run.problems]
+    _print(finished.report, grids, finished.path, problems, as_json=as_json)
+    for path in plots:
+        messages().print(f"Plot: {path}")
+
+
+def _print(
+    report: object, grids: list[Grid], path: Path, problems: Sequence[str] = (), *, as_json: bool
+) -> None:
+    """Print the report, what was wrong, and where it was saved."""
     from bench.tables import on_terminal
 
     if as_json:
-        print_json(finished.report)
+        print_json(report)
     else:
         for grid in grids:
             output().print(on_terminal(grid))
-    for run in finished.report.runs:
-        for text in run.problems:
-            messages().print(f"{run.name}: {text}")
-    messages().print(f"Saved: {finished.path}")
-    for path in plots:
-        messages().print(f"Plot: {path}")
+    for text in problems:
+        messages().print(text)
+    messages().print(f"Saved: {path}")
 
 
 def _show(finished: Finished, *, as_json: bool) -> int:
