@@ -338,6 +338,57 @@ def tasks(
 
 
 @bench.command()
+@click.option("--rate", type=click.IntRange(10, 1_000_000), default=80_000, show_default=True)
+@click.option("--window", type=Duration(), default="60s", show_default=True)
+@click.option("--windows", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--warm", type=Duration(), help="Before they are measured [default: one window].")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["ndjson", "json"]),
+    default="ndjson",
+    show_default=True,
+    help="Up to 1,000 lines a message, or one object.",
+)
+@click.option("--keys", type=click.Choice(["string", "int64"]), default="string", show_default=True)
+@click.option(
+    "--budget",
+    type=click.IntRange(1),
+    default=1_024,
+    show_default=True,
+    help="cluster.log_bytes_max, MiB.",
+)
+@results_option
+@json_option
+def groups(
+    rate: int,
+    window: int,
+    windows: int,
+    warm: int | None,
+    format_: str,
+    keys: str,
+    budget: int,
+    results: Path | None,
+    as_json: bool,
+) -> int:
+    """Measure what a task costs whose windows have a group for each row, beside a small task.
+
+    Exit code 1: some window of it was not exact.
+    """
+    from bench import groups as many
+    from bench.results import FOLDER
+    from mars.core.plan import FieldType, Format
+
+    asked = many.Asked(
+        rate, window, windows, warm or window, Format(format_), FieldType(keys), budget
+    )
+    done = many.groups_session(asked, messages().print, results or FOLDER)
+    problems = done.report.problems
+    _print(done.report, many.grids(done.report), done.path, problems, as_json=as_json)
+    return 1 if problems else 0
+
+
+@bench.command()
 @click.option("--minutes", type=click.IntRange(1), default=15, show_default=True)
 @click.option("--rate", type=click.IntRange(100, 1_000_000), default=20_000, show_default=True)
 @click.option("--groups", type=click.IntRange(1), default=200_000, show_default=True)

@@ -13,9 +13,11 @@ from multiprocessing.process import BaseProcess
 import msgspec
 from confluent_kafka import Producer
 
+from bench.distinct import Distinct
 from bench.errors import BenchError
 from bench.narrow import NarrowFlows
 from bench.wandering import Keyed, Keys
+from mars.core.plan import FieldType
 from mars.local.flows import Flows
 
 TICK_S = 0.01
@@ -49,12 +51,15 @@ class Pace(msgspec.Struct, frozen=True):
     keys: tuple[Keys, ...] = ()
     narrow: bool = False
     """Fields have few values, as in `NarrowFlows`."""
+    distinct: FieldType | None = None
+    """Each row has a key of its own, of this type, as in `Distinct`."""
 
 
 class Sent(msgspec.Struct, frozen=True):
     """What was sent. `behind_s`: the most that a burst was late; `windows`: start -> rows."""
 
     rows: int
+    messages: int
     behind_s: float
     windows: dict[int, int]
 
@@ -114,11 +119,7 @@ def _send(pace: Pace, parent: Connection) -> None:
     producer = Producer(
         {"bootstrap.servers": pace.bootstrap, "linger.ms": 1, "compression.type": "lz4"}
     )
-    flows: Flows | Keyed = Flows(groups=pace.groups, disorder_ms=DISORDER_MS)
-    if pace.narrow:
-        flows = NarrowFlows(disorder_ms=DISORDER_MS)
-    if pace.keys:
-        flows = Keyed(pace.keys)
+    flows = rows_of(pace)
     windows: Counter[int] = Counter()
     parent.send("ready")
     begun, sent, messages, behind_s = time.time(), 0, 0, 0.0
@@ -137,4 +138,15 @@ def _send(pace: Pace, parent: Connection) -> None:
         producer.poll(0)
         time.sleep(max(0.0, TICK_S - (time.time() - now)))
     producer.flush(FLUSH_S)
-    parent.send(Sent(sent, behind_s, dict(windows)))
+    parent.send(Sent(sent, messages, behind_s, dict(windows)))
+
+
+def rows_of(pace: Pace) -> Flows | Keyed | Distinct:
+    """What makes the rows."""
+    if pace.distinct is not None:
+        return Distinct(pace.distinct)
+    if pace.keys:
+        return Keyed(pace.keys)
+    if pace.narrow:
+        return NarrowFlows(disorder_ms=DISORDER_MS)
+    return Flows(groups=pace.groups, disorder_ms=DISORDER_MS)

@@ -53,12 +53,16 @@ def stream(name: str = "S", topic: str = "flows", format_: Format = Format.JSON)
 
 def declaration(topic: str, format_: Format = Format.JSON) -> dict[str, object]:
     """The same as a user declares it."""
-    declared = stream(topic=topic, format_=format_)
+    return as_declared(stream(topic=topic, format_=format_))
+
+
+def as_declared(stream: Stream) -> dict[str, object]:
+    """A stream of plain fields as a user declares it."""
     return {
-        "topic": topic,
-        "format": format_.value,
-        "fields": {each.name: each.type.value for each in declared.fields},
-        "event_time": declared.event_time,
+        "topic": stream.topic,
+        "format": stream.format.value,
+        "fields": {each.name: each.type.value for each in stream.fields},
+        "event_time": stream.event_time,
     }
 
 
