@@ -101,7 +101,8 @@ class StreamService:
         users = sorted(task.name for task in self._users(stream.name))
         if users:
             raise Conflict(
-                f"stream {name} is used by {_names(users)}: delete them before the stream"
+                f"stream {name} is used by {_names(users)}: delete the "
+                f"{'task' if len(users) == 1 else 'tasks'} before the stream"
             )
         if not self._ports.registry.delete_stream(stream.name):
             raise no_stream(name)

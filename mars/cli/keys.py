@@ -12,7 +12,7 @@ from mars.adapters.zookeeper import ZooKeeperConnection, ZooKeeperKeyRegistry
 from mars.cli.completion import key_ids
 from mars.cli.running.roles import config_option
 from mars.cli.shared import api_address, api_option, json_option, messages, output, print_json
-from mars.cli.tables import clock, table
+from mars.cli.tables import clock, listing
 from mars.client.answers import Key, NewKey
 from mars.client.blocking import Client
 from mars.core.errors import Conflict, Unavailable
@@ -116,7 +116,7 @@ def list_keys(api: str | None, as_json: bool) -> None:
         print_json(found)
         return
     titles = ("key", "role", "ends with", "reads", "writes", "made", "note")
-    output().print(table(titles, [_row(each) for each in found]))
+    output().print(listing("keys", titles, [_row(each) for each in found]))
 
 
 def _row(found: Key) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from mars.cli.shared import (
     print_json,
     say_json,
 )
-from mars.cli.tables import cell, clock, number, table
+from mars.cli.tables import cell, clock, listing, number, table
 from mars.client.answers import Query, Row
 from mars.client.blocking import Client
 from mars.client.calls.queries import trouble_of
@@ -184,7 +184,7 @@ def _list(queries: Sequence[Query], as_json: bool) -> None:
         (each.id, each.state, clock(each.created), number(each.rows), " ".join(each.sql.split()))
         for each in queries
     ]
-    output().print(table(("query", "state", "asked", "rows", "sql"), rows))
+    output().print(listing("queries", ("query", "state", "asked", "rows", "sql"), rows))
 
 
 def _cancel(client: Client, query: str, as_json: bool) -> None:

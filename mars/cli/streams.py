@@ -18,7 +18,7 @@ from mars.cli.shared import (
     read_text,
     warn,
 )
-from mars.cli.tables import table
+from mars.cli.tables import listing, table
 from mars.client.answers import FieldOfRecord
 from mars.client.blocking import Client
 from mars.core.errors import Rejected
@@ -65,7 +65,8 @@ def list_streams(api: str | None, as_json: bool) -> None:
         (each.name, each.topic, each.format, str(len(each.fields)), each.event_time)
         for each in found
     ]
-    output().print(table(("stream", "topic", "format", "fields", "event time"), rows))
+    titles = ("stream", "topic", "format", "fields", "event time")
+    output().print(listing("streams", titles, rows))
 
 
 @stream.command()

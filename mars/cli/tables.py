@@ -47,6 +47,11 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return made
 
 
+def listing(things: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Table | str:
+    """A table of all of them, or a sentence where there are none."""
+    return table(titles, rows) if rows else f"There are no {things}."
+
+
 def _holds_moments(cells: Sequence[str]) -> bool:
     """Times alone, and dashes: a longer text beside them must be folded, or it would be cut off."""
     said = [cell for cell in cells if cell not in ("", "-")]

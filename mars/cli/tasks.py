@@ -29,7 +29,7 @@ from mars.cli.shared import (
     warn,
 )
 from mars.cli.streams import read_object
-from mars.cli.tables import clock, number, table
+from mars.cli.tables import clock, listing, number, table
 from mars.cli.task_changes import apply, change_existing, change_named
 from mars.client.answers import Task
 from mars.client.blocking import Client
@@ -215,7 +215,7 @@ def list_tasks(api: str | None, as_json: bool) -> None:
         (each.name, str(each.version), each.state, each.stream, " ".join(each.sql.split()))
         for each in found
     ]
-    output().print(table(("task", "version", "state", "stream", "query"), rows))
+    output().print(listing("tasks", ("task", "version", "state", "stream", "query"), rows))
 
 
 @task.command()

@@ -111,6 +111,10 @@ class Connection:
         except httpx.TimeoutException as error:
             raise Unavailable("api", f"{self._url} did not answer in time") from error
         except httpx.TransportError as error:
-            raise Unavailable("api", f"{self._url} cannot be reached ({error})") from error
+            raise Unavailable(
+                "api",
+                f"{self._url} cannot be reached ({error}); see that an API runs there, or name "
+                "another (--api, MARS_API or url=)",
+            ) from error
         except httpx.InvalidURL as error:
             raise Rejected(f"this request has no valid address ({error})") from error

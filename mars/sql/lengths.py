@@ -105,7 +105,7 @@ def check_lengths(source: QueryText, what: str, *lengths: Length) -> None:
     for length in lengths:
         if not WINDOW_MS_MIN <= length.ms <= WINDOW_MS_MAX:
             days = WINDOW_MS_MAX // CLOCK_MS[Unit.DAY]
-            raise source.error(length.at, f"a {what} has from {WINDOW_MS_MIN} ms to {days} d")
+            raise source.error(length.at, f"a {what} lasts from {WINDOW_MS_MIN} ms to {days} d")
 
 
 def check_steps(source: QueryText, step: Length, count: int) -> None:

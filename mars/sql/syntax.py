@@ -60,6 +60,13 @@ _UNSUPPORTED: Final[dict[TokenType, str]] = {
     TokenType.CUBE: "CUBE is not supported; register a task for each grouping",
     TokenType.GROUPING_SETS: "GROUPING SETS is not supported; register a task for each grouping",
 }
+_SELECT_ALONE: Final = (
+    "{word} is not supported; write the SELECT alone: a task writes its results to a topic of its "
+    "own, or to the option output_topic"
+)
+_EMIT: Final = (
+    "EMIT is not supported; leave it out: each window gives its result once, when it has closed"
+)
 _BY: Final = (TokenType.GROUP_BY, TokenType.ORDER_BY)
 _NO_CLOCK: Final = (
     "the current time, user and place are not supported: results must be the same wherever and "
@@ -146,16 +153,20 @@ def cut(source: QueryText) -> Statement:
     if tokens[-1].token_type is TokenType.SEMICOLON and len(tokens) > 1:
         tokens.pop()
     if tokens[0].token_type is not TokenType.SELECT:
-        known = _UNSUPPORTED.get(
-            tokens[0].token_type, f"a query begins with SELECT; write {GRAMMAR}"
-        )
-        raise source.error(tokens[0], known)
+        raise source.error(tokens[0], _no_select(tokens[0]))
     following = next((token for token in tokens if token.token_type is TokenType.SEMICOLON), None)
     if following:
         raise source.error(following, "a task is one query; leave out what follows the ';'")
     call, tokens = _without_call(source, tokens)
     end = _windowing_at(tokens)
     return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]), call)
+
+
+def _no_select(first: Token) -> str:
+    """What is wrong with a query that begins with another word."""
+    if first.token_type in {TokenType.INSERT, TokenType.CREATE}:
+        return _SELECT_ALONE.format(word=first.text.upper())
+    return _UNSUPPORTED.get(first.token_type, f"a query begins with SELECT; write {GRAMMAR}")
 
 
 def _without_call(source: QueryText, tokens: list[Token]) -> tuple[TableCall | None, list[Token]]:
@@ -381,6 +392,8 @@ def _syntax_error(source: QueryText, error: ParseError) -> SqlError:
     offset = len(first.get("start_context") or "")
     shown = str(first.get("highlight") or source.text[offset : offset + 1])[:40]
     description = str(first.get("description"))
+    if shown.upper() == "EMIT":
+        return source.error(offset, _EMIT)
     if description.startswith("Expecting )"):
         return source.error(offset, f"a ')' is missing at {shown!r}; write it before that")
     if description.startswith("Found multiple"):

@@ -188,7 +188,8 @@ def _table_window(names: ScopeNames, call: TableCall) -> WindowShape:
     if not names.is_event_time(exp.column(call.time.text)):
         raise names.source.error(
             call.time,
-            f"it is the stream's time that windows go by; write {names.stream.event_time}",
+            "windows go by the event time of the stream; write DESCRIPTOR("
+            f"{names.stream.event_time})",
         )
     count, word = _CALLS[call.name.text.upper()]
     lengths = [_written_length(names.source, call, written) for written in call.lengths]

@@ -23,6 +23,7 @@ from mars.client.connection import base_url
 from mars.client.wire import authorization, shown
 from mars.core.errors import NotFound
 from mars.core.settings import surroundings
+from mars.core.words import counted
 
 ANSWER_S = 5.0
 """Longest answer of the API; it reads ZooKeeper and Redis for it."""
@@ -125,7 +126,8 @@ def _show_balance(raw: Any) -> None:
     if balance.lent_total > len(balance.lent):
         say(f"lent: {balance.lent_total} in all")
     for each in balance.wanted:
-        say(f"wanted: {each.wanted} {each.role}s ({each.present} run): {each.reason}")
+        wanted = counted(each.wanted, each.role)
+        say(f"wanted: {wanted} (running: {each.present}): {each.reason}")
     for move in balance.moves:
         say(
             f"moved {clock(move.at)} UTC: bucket {move.bucket}, {move.source or 'nobody'} -> "

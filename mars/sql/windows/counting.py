@@ -82,8 +82,8 @@ def _expire(source: QueryText, words: Sequence[Token]) -> tuple[Length, Sequence
     if len(words) < 3 or words[2].text.upper() != "EXPIRE":
         raise source.error(
             words[1],
-            "it must be said when a key that has no more rows is forgotten, or its rows would be "
-            f"held for ever; write {_BY_KEY}",
+            "windows PER KEY need EXPIRE, or rows of a key that falls silent are held for ever; "
+            f"write {_BY_KEY}",
         )
     found, rest = length_after(
         source, words[2], words[3:], f"a number and ms, s, min, h or d; write {_BY_KEY}"

@@ -50,7 +50,7 @@ def test_status_tells_moves_with_their_reasons_and_how_many_members_are_wanted(
     said = capsys.readouterr().out
     assert "balance: mean use of a reducer 42% of a core, deviation 0.05" in said
     assert "strategy: greedy (uneven: rows per reducer max/min 3.0)" in said
-    assert "wanted: 3 mappers (2 run): mean load 90%" in said
+    assert "wanted: 3 mappers (running: 2): mean load 90%" in said
     assert "bucket 5, nobody -> reducer-1: nobody owned it" in said
     assert "moved 1970-01-01 16:40:00 UTC: bucket 5, a -> b: use is uneven" in said
     assert "lent: bucket 7 of a, to b" in said

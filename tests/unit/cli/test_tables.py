@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mars.cli.tables import begin_together, clock, table, window_name
+from mars.cli.tables import begin_together, clock, listing, table, window_name
 
 DAY_MS = 86_400_000
 
@@ -30,6 +30,11 @@ def test_a_window_is_named_by_its_end_too_where_several_begin_together(
 def test_windows_begin_together_where_a_start_comes_twice() -> None:
     assert begin_together([0, 10, 10])
     assert not begin_together([0, 10, 20])
+
+
+def test_a_list_without_anything_says_so() -> None:
+    assert listing("keys", ["key", "role"], []) == "There are no keys."
+    assert not isinstance(listing("keys", ["key"], [["a"]]), str)
 
 
 MOMENT = clock(0)

@@ -29,7 +29,7 @@ FLOWS = Stream(
 
 INSTEAD = re.compile(
     r"; (add|choose|close|declare|did you mean|for|join|leave|name|register|simplify|there are|use|"
-    r"write)\b|\bat most\b|\btakes\b|\bhas from\b|\bbelongs\b|\bcome last\b"
+    r"write)\b|\bat most\b|\btakes\b|\b(has|lasts) from\b|\bbelongs\b|\bcome last\b"
 )
 """How a complaint says, behind what is wrong, what is right: what to do, or where a limit lies."""
 

@@ -32,11 +32,11 @@ def test_rows_are_counted(tail: str, shape: Counting) -> None:
 @pytest.mark.parametrize(
     ("tail", "said"),
     [
-        ("WINDOWING 10 ROWS PER KEY", "when a key that has no more rows is forgotten"),
+        ("WINDOWING 10 ROWS PER KEY", "windows PER KEY need EXPIRE"),
         ("WINDOWING 10 ROWS PER PARTITION", "PER is followed by KEY"),
         ("WINDOWING 10 ROWS PER KEY EXPIRE", "EXPIRE takes a number and ms, s, min, h or d"),
         ("WINDOWING 10 ROWS PER KEY EXPIRE 1 month", "depends on a calendar"),
-        ("WINDOWING 10 ROWS PER KEY EXPIRE 10 ms", "a time to EXPIRE has from"),
+        ("WINDOWING 10 ROWS PER KEY EXPIRE 10 ms", "a time to EXPIRE lasts from"),
         ("WINDOWING 10 ROWS PER KEY EXPIRE 1 d SLIDE 5 ROWS", "write it once"),
         ("WINDOWING 10 ROWS PER KEY EXPIRE 1 d LIMIT 5", "WINDOWING comes last"),
         ("WINDOWING 101 ROWS SLIDE 1 ROW PER KEY EXPIRE 1 d", "at most 100 are possible"),

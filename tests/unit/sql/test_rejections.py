@@ -35,6 +35,10 @@ def refused(marked: str) -> str:
     [
         ("^", "the query is empty"),
         ("^DELETE FROM S", "begins with SELECT"),
+        (f"^INSERT INTO x SELECT count(*) FROM S {W}", "INSERT is not supported; write the SELECT"),
+        (f"^create table x AS SELECT count(*) FROM S {W}", "CREATE is not supported"),
+        ("SELECT sip, count(*) FROM S GROUP BY sip ^EMIT CHANGES", "EMIT is not supported"),
+        (f"SELECT sip, count(*) FROM S GROUP BY sip ^emit changes {W}", "EMIT is not supported"),
         ("^WITH x AS (SELECT 1) SELECT 1", "WITH is not supported"),
         ("SELECT count(*^)", "FROM is missing"),
         (f"SELECT count(*) ^FORM S {W}", "did you mean FROM?"),

@@ -76,7 +76,7 @@ def test_sessions_have_a_gap_and_a_longest_length(sql: str, shape: Session) -> N
         (f"{COUNT} WINDOWING SESSION 10 s MAX 999983 ms", "write MAX 990 s, or a longer gap"),
         (f"{COUNT} WINDOWING SESSION 50021 ms MAX 50021 ms", "write MAX 62525 ms, or"),
         (f"{COUNT} WINDOWING SESSION 101 ms MAX 4 h", "write MAX 250 s, or a longer gap"),
-        (f"{COUNT} WINDOWING SESSION 1 ms", "a gap has from 100 ms"),
+        (f"{COUNT} WINDOWING SESSION 1 ms", "a gap lasts from 100 ms"),
         (
             f"{TABLE.format('TABLE S', HALF_AN_HOUR)} {GROUPED}",
             "PARTITION BY names the same columns as GROUP BY does",

@@ -61,7 +61,7 @@ def test_a_call_stands_for_the_stream_and_says_its_window(call: str, wanted: Win
     [
         (
             f"{SELECT} TABLE(TUMBLE(TABLE S, DESCRIPTOR(^seen), {DAY})) {GROUPED}",
-            "write timestamp",
+            "write DESCRIPTOR(timestamp)",
         ),
         (
             f"{SELECT} TABLE(^SLIDE(TABLE S, DESCRIPTOR(timestamp), {DAY})) {GROUPED}",

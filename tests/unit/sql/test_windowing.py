@@ -125,7 +125,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 60 s ^SLIDE 61 s", "longer than the window"),
         ("SELECT count(*) FROM S WINDOWING 1 d ^SLIDE 8599 s", "86400 panes of 1000 ms"),
         ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 week", "depends on a calendar"),
-        ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 50 ms", "step has from 100 ms to 366 d"),
+        ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 50 ms", "step lasts from 100 ms to 366 d"),
         ("SELECT count(*) FROM S WINDOWING 60 s ^EVERY 61 s", "step of 61000 ms is longer than"),
         (
             "SELECT count(*) FROM S WINDOWING 60 s ^EVERY 7 s",
@@ -360,7 +360,7 @@ def test_rows_before_the_landmark_are_filtered_besides_those_that_the_query_leav
         ("LANDMARK '2026-01-01' EVERY ^ten s", "EVERY takes a step"),
         ("LANDMARK '2026-01-01' EVERY ^1 month", "a number of ms, s, min, h or d"),
         ("LANDMARK '2026-01-01' EVERY ^1 parsec", "a number of ms, s, min, h or d"),
-        ("LANDMARK '2026-01-01' ^EVERY 50 ms", "a step has from 100 ms to 366 d"),
+        ("LANDMARK '2026-01-01' ^EVERY 50 ms", "a step lasts from 100 ms to 366 d"),
         ("LANDMARK '2026-01-01' ^SLIDE 10 s", "all begin with it; leave out SLIDE"),
         ("LANDMARK '2026-01-01' EVERY 10 s ^OFFSET 5 s", "a later landmark for an OFFSET"),
         ("LANDMARK '2026-01-01' EVERY 10 s ^TIMEZONE 'UTC'", "leave out TIMEZONE"),
