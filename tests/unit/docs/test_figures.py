@@ -33,11 +33,10 @@ from mars.engine.decode import columns, long_keys, usable
 from mars.engine.decode import limits as codec_limits
 from mars.engine.decode.formats import arrow_size
 from mars.engine.decode.formats import nesting as json_nesting
-from mars.engine.evaluate import shared, texts
+from mars.engine.evaluate import texts
 from mars.inspect import explaining
 from mars.process.telemetry import scraping
 from mars.process.tracking import NOTES_WAITING_MAX
-from mars.protocol.mapper import side_by_side
 from mars.protocol.ports import seen
 from mars.protocol.ports.access import NOTE_CHARACTERS_MAX, PATTERN_CHARACTERS_MAX, PATTERNS_MAX
 from mars.protocol.ports.queries import ANSWER_BYTES_MAX
@@ -45,8 +44,7 @@ from mars.protocol.reducer import drafting
 from mars.protocol.tracker import acking
 from mars.protocol.windows import input as input_module
 from mars.protocol.windows import turns as closing_turns
-from mars.protocol.windows.open_panes import BLOCK_PANES, BLOCKS_FROM_PANES
-from mars.protocol.windows.panes import BLOCK_GAIN, MERGE_ROWS_MIN
+from mars.protocol.windows.panes import MERGE_ROWS_MIN
 from mars.sql import keys, lengths, options, outputs, source, syntax, task
 from mars.sql.expressions import compiler, functions, groups, operators
 from mars.sql.windows import counting
@@ -237,19 +235,9 @@ LIMITS: dict[str, tuple[int | float | str, ...]] = {
         mib(states.STATES_BYTES_MAX),
     ),
     "slices of time open, or kept for late rows": (OPEN_PANES_MAX,),
-    "merged states that long sliding windows share": (
-        BLOCK_PANES,
-        BLOCKS_FROM_PANES,
-        BLOCK_GAIN,
-    ),
     "text that CONCAT makes": (kib(texts.TEXT_BYTES_MAX),),
     "values of one `count(DISTINCT)`": (DISTINCT_VALUES_MAX,),
     "batch": (SETTINGS.mapper.batch_rows_max, mib(SETTINGS.mapper.batch_bytes_max)),
-    "batch of several partitions": (
-        side_by_side.BESIDE_MESSAGES_MAX,
-        mib(side_by_side.BESIDE_BYTES_MAX),
-    ),
-    "texts that expressions read at once": (mib(shared.TEXT_BYTES_AT_ONCE),),
     "rows decoded at once; unpacked bytes of Arrow": (
         codec_limits.ROWS_MAX,
         mib(codec_limits.UNPACKED_BYTES_MAX),
