@@ -173,7 +173,7 @@ class StreamService:
                 "of the characters a-z A-Z 0-9 . _ -"
             )
         if is_internal(topic):
-            raise Rejected(f"topic {topic} is one of Mars's or Kafka's own")
+            raise Rejected(f"topic {topic} is one of Mars's or Kafka's own: name another")
         if namespace_of_results(topic) not in {None, self._namespace}:
             raise Rejected(
                 f"topic {topic} holds results of another namespace, which stay in it: a task there "

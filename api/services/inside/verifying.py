@@ -90,7 +90,8 @@ class VerifyService:
         rows = self._rows(definition, plans, wanted, RESULT_ROWS_MAX)
         if not rows:
             raise NotFound(
-                f"task {name} has no results of a window that {wanted}: name a finished one"
+                f"task {name} has no results of a window that {wanted}: name a finished "
+                "one, or none for the last"
             )
         _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
         return self._verified(definition, plans, rows, wanted)

@@ -37,14 +37,17 @@ _NEAR: Final = 0.7
 """How alike names must be for one to be meant by the other: median is no min."""
 
 _NO_CLOCK: Final = "leave it out: a query knows no time but that of its rows"
+_WINDOW_CALLS: Final = ("tumble", "hop", "cumulate", "session")
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    "count_distinct": "write count(DISTINCT x)",
-    "tumble_start": "write window_start",
-    "tumble_end": "write window_end",
-    "hop_start": "write window_start",
-    "hop_end": "write window_end",
-    "now": _NO_CLOCK,
-    "current_timestamp": _NO_CLOCK,
+    **dict.fromkeys(("count_distinct", "approx_count_distinct"), "write count(DISTINCT x)"),
+    **dict.fromkeys((f"{each}_start" for each in _WINDOW_CALLS), "write window_start"),
+    **dict.fromkeys((f"{each}_end" for each in _WINDOW_CALLS), "write window_end"),
+    **dict.fromkeys(("now", "current_timestamp", "unix_timestamp"), _NO_CLOCK),
+    **dict.fromkeys(
+        ("first_value", "last_value", "earliest_by_offset", "latest_by_offset"),
+        "write min(x), max(x) or any_value(x): no aggregate goes by the order of rows",
+    ),
+    "topk": "write ORDER BY x DESC LIMIT n",
     "date_trunc": "write WINDOWING 1 h, as windows cut time into pieces",
 }
 """What stands here for functions of other engines."""
