@@ -47,7 +47,6 @@ from mars.protocol.ports.control import (
     ControlState,
     TopicAdmin,
     TopicInfo,
-    ends_by_topic,
     put_copies,
 )
 from mars.protocol.ports.incidents import Incident, IncidentKind, IncidentLog
@@ -157,6 +156,7 @@ from mars.protocol.ports.source import (
     Revoked,
     SourceEvent,
     SourceReader,
+    ends_by_topic,
 )
 from mars.protocol.ports.tracking import NoteBox
 

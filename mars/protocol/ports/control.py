@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -124,12 +123,3 @@ class TopicAdmin(Protocol):
 
     def offsets_at(self, topic: Topic, timestamp_ms: int) -> dict[int, int]:
         """The first offset at or after a time, per partition; the end where there is none."""
-
-
-def ends_by_topic(admin: TopicAdmin, topics: Iterable[Topic]) -> dict[Topic, dict[int, int]]:
-    """Where these topics end, without those that Kafka refuses: none waits for them (I7)."""
-    ends: dict[Topic, dict[int, int]] = {}
-    for topic in topics:
-        with suppress(TopicRefused):
-            ends[topic] = admin.ends(topic)
-    return ends

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from mars.core.errors import TopicRefused
 from mars.core.types import Records, Topic
+from mars.protocol.ports.control import TopicAdmin
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +98,12 @@ class SourceReader(Protocol):
 
     def close(self) -> None:
         """Leave the group and free everything."""
+
+
+def ends_by_topic(admin: TopicAdmin, topics: Iterable[Topic]) -> dict[Topic, dict[int, int]]:
+    """Where these topics end, without those that Kafka refuses: none waits for them (I7)."""
+    ends: dict[Topic, dict[int, int]] = {}
+    for topic in topics:
+        with suppress(TopicRefused):
+            ends[topic] = admin.ends(topic)
+    return ends
