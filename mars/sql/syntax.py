@@ -68,6 +68,8 @@ _EMIT: Final = (
     "EMIT is not supported; leave it out: each window gives its result once, when it has closed"
 )
 _BY: Final = (TokenType.GROUP_BY, TokenType.ORDER_BY)
+_CLAUSES: Final = frozenset([TokenType.WHERE, TokenType.HAVING, TokenType.LIMIT, *_BY])
+_KEYWORDS: Final = ("WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "WINDOWING")
 _NO_CLOCK: Final = (
     "the current time, user and place are not supported: results must be the same wherever and "
     "whenever they are computed; use window_start, window_end or a field"
@@ -159,6 +161,7 @@ def cut(source: QueryText) -> Statement:
         raise source.error(following, "a task is one query; leave out what follows the ';'")
     call, tokens = _without_call(source, tokens)
     end = _windowing_at(tokens)
+    _check_order(source, tokens[end:])
     return Statement(source, tuple(tokens[:end]), tuple(tokens[end:]), call)
 
 
@@ -166,7 +169,18 @@ def _no_select(first: Token) -> str:
     """What is wrong with a query that begins with another word."""
     if first.token_type in {TokenType.INSERT, TokenType.CREATE}:
         return _SELECT_ALONE.format(word=first.text.upper())
+    if get_close_matches(first.text.upper(), ["SELECT"], 1, LIKE_FROM):
+        return f"{first.text} is not understood; did you mean SELECT?"
     return _UNSUPPORTED.get(first.token_type, f"a query begins with SELECT; write {GRAMMAR}")
+
+
+def _check_order(source: QueryText, windowing: Sequence[Token]) -> None:
+    """Raise `SqlError` for what stands behind WINDOWING and belongs before it, or nowhere."""
+    for token in windowing:
+        if token.token_type in _CLAUSES:
+            raise source.error(token, f"WINDOWING comes last; write {token.text.upper()} before it")
+        if token.text.upper() == "EMIT":
+            raise source.error(token, _EMIT)
 
 
 def _without_call(source: QueryText, tokens: list[Token]) -> tuple[TableCall | None, list[Token]]:
@@ -405,8 +419,20 @@ def _syntax_error(source: QueryText, error: ParseError) -> SqlError:
         return source.error(offset, problem)
     if description.startswith("Required keyword"):
         return source.error(offset, f"something is missing at {shown!r}; add it, or leave that out")
+    misspelt = _misspelt(source, offset)
+    if misspelt is not None:
+        return misspelt
     hint = "a name that is also a word of SQL needs double quotes"
     return source.error(offset, f"{shown!r} is not understood here; write {GRAMMAR} ({hint})")
+
+
+def _misspelt(source: QueryText, offset: int) -> SqlError | None:
+    """A word like one that begins a clause: at this place, or taken for a name before it."""
+    for token in reversed([token for token in source.tokens if token.start <= offset][-2:]):
+        meant = get_close_matches(token.text.upper(), _KEYWORDS, 1, LIKE_FROM)
+        if meant and meant[0] != token.text.upper():
+            return source.error(token, f"{token.text} is not understood; did you mean {meant[0]}?")
+    return None
 
 
 def _check_depth(source: QueryText, tree: exp.Expr) -> None:

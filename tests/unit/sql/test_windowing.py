@@ -134,7 +134,7 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 s", "86400 steps"),
         ("SELECT count(*) FROM S WINDOWING 60 s SLIDE 10 s ^EVERY 1 s", "either slide or cumulate"),
         ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDE 1 s", "either slide or cumulate"),
-        ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^LIMIT 1", "nothing but SLIDE, EVERY"),
+        ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDING 1 s", "nothing but SLIDE, EVERY"),
         (
             "SELECT count(*) FROM S GROUP BY CUMULATE(timestamp, ^INTERVAL 7 HOUR, INTERVAL 1 DAY)",
             "not a multiple of the step of 25200000 ms",
@@ -364,7 +364,7 @@ def test_rows_before_the_landmark_are_filtered_besides_those_that_the_query_leav
         ("LANDMARK '2026-01-01' ^SLIDE 10 s", "all begin with it; leave out SLIDE"),
         ("LANDMARK '2026-01-01' EVERY 10 s ^OFFSET 5 s", "a later landmark for an OFFSET"),
         ("LANDMARK '2026-01-01' EVERY 10 s ^TIMEZONE 'UTC'", "leave out TIMEZONE"),
-        ("LANDMARK '2026-01-01' EVERY 10 s ^LIMIT 1", "nothing follows the step"),
+        ("LANDMARK '2026-01-01' EVERY 10 s ^STEP 1 s", "nothing follows the step"),
     ],
 )
 def test_landmarks_that_cannot_be_are_refused(marked: str, complaint: str) -> None:
