@@ -187,7 +187,10 @@ def _filter(query: _Query) -> Expression | None:
     where = query.clause("where")
     if where is None:
         return None
-    return row_compiler(query.names.source, RowScope(query.names, "WHERE")).condition(where.this)
+    scope = RowScope(
+        query.names, "WHERE", frozenset(item.name for item in query.items if item.name)
+    )
+    return row_compiler(query.names.source, scope).condition(where.this)
 
 
 def _having(query: _Query, named: Mapping[str, Expression]) -> Expression | None:

@@ -107,6 +107,8 @@ class RowScope:
 
     names: ScopeNames
     clause: str
+    items: frozenset[str] = frozenset()
+    """Names of SELECT items, for messages."""
 
     def resolve(self, column: exp.Column) -> Expression:
         """The field of that name."""
@@ -118,6 +120,12 @@ class RowScope:
                 column,
                 f"{column.name} is known after grouping only; use "
                 f"{self.names.stream.event_time} in {self.clause}, or HAVING",
+            )
+        if find_name(column.name, self.items):
+            raise self.names.source.error(
+                column,
+                f"{column.name} is an item of SELECT, and {self.clause} knows the fields of rows "
+                "only; use HAVING",
             )
         raise self.names.unknown(column)
 

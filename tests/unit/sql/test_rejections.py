@@ -140,6 +140,10 @@ def test_what_is_not_supported_is_named_with_what_is(marked: str, says: str) -> 
         (f"SELECT sip FROM S GROUP BY ^nope {W}", "no column 'nope'"),
         (f"SELECT sip FROM S WHERE ^T.sip = 'a' {W}", "not the stream of this query"),
         ("SELECT sip FROM ^X", "there is no stream 'X'"),
+        (
+            f"SELECT count(*) AS n FROM S WHERE ^n > 5 {W}",
+            "n is an item of SELECT, and WHERE knows",
+        ),
         (f"SELECT ^foo(sip) FROM S {W}", "there is no function foo()"),
         (f"SELECT ^approx_count_distinct(sip) AS n FROM S {W}", "write count(DISTINCT x)"),
         (f"SELECT ^session_end(timestamp) AS e FROM S {W}", "write window_end"),

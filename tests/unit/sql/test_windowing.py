@@ -134,7 +134,10 @@ def test_windowing_in_a_string_is_text(text: str) -> None:
         ("SELECT count(*) FROM S WINDOWING 1 d ^EVERY 1 s", "86400 steps"),
         ("SELECT count(*) FROM S WINDOWING 60 s SLIDE 10 s ^EVERY 1 s", "either slide or cumulate"),
         ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDE 1 s", "either slide or cumulate"),
-        ("SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDING 1 s", "nothing but SLIDE, EVERY"),
+        (
+            "SELECT count(*) FROM S WINDOWING 60 s EVERY 10 s ^SLIDING 1 s",
+            "nothing but SLIDE, EVERY",
+        ),
         (
             "SELECT count(*) FROM S GROUP BY CUMULATE(timestamp, ^INTERVAL 7 HOUR, INTERVAL 1 DAY)",
             "not a multiple of the step of 25200000 ms",
