@@ -73,6 +73,8 @@ class Checks:
         self._spans: list[Span] = []
         self._exact: list[tuple[Span, dict[Place, Values]]] = []
         self._read: dict[Bucket, _Read] = {Bucket(number): _Read() for number in range(BUCKETS)}
+        self._newest_read: dict[tuple[TaskName, int, Bucket], Progress] = {}
+        """Of what was read, the newest record of each bucket of each version."""
 
     def begin(self) -> None:
         """All rows are written, all versions have begun: what is wanted is known."""
@@ -405,17 +407,17 @@ class Checks:
         read, end = self._read[bucket], partition.stable_end
         for record in partition.committed(read.end, end):
             assert record.value is not None
-            read.records.append(decode_progress(record.value, "progress"))
+            decoded = decode_progress(record.value, "progress")
+            read.records.append(decoded)
+            if isinstance(decoded, Progress):
+                self._newest_read[decoded.task, decoded.version, bucket] = decoded
         read.end = end
         return read.records
 
     def _newest(self) -> dict[tuple[TaskName, int, Bucket], Progress]:
-        return {
-            (record.task, record.version, record.bucket): record
-            for bucket in range(BUCKETS)
-            for record in self._records(Bucket(bucket))
-            if isinstance(record, Progress)
-        }
+        for bucket in self._read:
+            self._records(bucket)
+        return self._newest_read
 
     def counted_up_to(self, name: TaskName, bucket: Bucket, epoch: StoreEpoch) -> int:
         """The last SEQ that is committed as seen; 0 if there is none in this life of the store."""

@@ -86,8 +86,18 @@ def _filters() -> Sequence[tuple[Expression | None, Query]]:
     return [(_plan_of(query).filter, query) for query in (TUMBLING, FILTERED, LANDMARK)]
 
 
+_known: dict[int, tuple[Plan, bool]] = {}
+"""By the plan's id, with the plan, so that no other one gets its id: to hash one takes longer."""
+
+
 def is_known(plan: Plan) -> bool:
     """Whether a plan is one of a query of `rows`, whatever its window and its limit."""
+    if id(plan) not in _known:
+        _known[id(plan)] = plan, _is_known(plan)
+    return _known[id(plan)][1]
+
+
+def _is_known(plan: Plan) -> bool:
     model = _plan_of(TUMBLING)
     return (
         plan.aggregates == model.aggregates

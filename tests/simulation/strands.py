@@ -12,10 +12,11 @@ give equal runs. Time is a number that the scheduler moves.
 from __future__ import annotations
 
 import heapq
-import random
 from collections.abc import Callable
 
 from greenlet import getcurrent, greenlet
+
+from tests.simulation.chance import Chance
 
 GO_ON_SHARE = 0.6
 """How often a strand goes on past a port without a switch: most calls come in rows of some."""
@@ -74,7 +75,7 @@ class Strand:
 class Scheduler:
     """Runs strands, and actions that are due at a time; all in the thread that makes it."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: Chance) -> None:
         self.chance = chance
         self.now_ms = 1_000_000
         self.steps = 0
@@ -125,7 +126,7 @@ class Scheduler:
     def pause(self) -> None:
         """A call to a port: time passes, somebody else may go on first."""
         self.steps += 1
-        self.now_ms += self.chance.randrange(STEP_MS_MAX + 1)
+        self.now_ms += self.chance.below(STEP_MS_MAX + 1)
         strand = self._running()
         if strand.host.dead:
             raise Killed

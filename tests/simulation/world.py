@@ -10,17 +10,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 import mars.adapters.memory.bulk
+import mars.adapters.memory.progress
 import mars.process.tasks
 import mars.process.telemetry.member
 import mars.protocol.balance.steering
 import mars.protocol.reducer.assisting
 import mars.protocol.reducer.drafting
 import mars.protocol.windows.turns
+from mars.adapters.kafka.wire import decode_progress
 from mars.adapters.memory.sink import Crash
 from mars.adapters.spark.planning import plan_of_map
 from mars.adapters.store import IDLE_LEASE_MS
@@ -33,6 +36,7 @@ from mars.protocol.balance.placement import ReducerLoad
 from mars.protocol.balance.scaling import ScaleLimits
 from mars.protocol.ports import MapJob
 from tests.simulation import rowwise
+from tests.simulation.chance import Chance
 from tests.simulation.checks import Checks
 from tests.simulation.cluster import Cluster, Process, Servers
 from tests.simulation.feeding import Feed
@@ -165,18 +169,18 @@ class _Time:
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler
-        self._chance = random.Random(seed)
+        self._chance = Chance(seed)
         self._thread_s = self._process_s = 0.0
 
     def monotonic(self) -> float:
         return self._scheduler.now_ms / 1000
 
     def thread_time(self) -> float:
-        self._thread_s += self._chance.expovariate(1 / THREAD_S)
+        self._thread_s += self._chance.pause(THREAD_S)
         return self._thread_s
 
     def process_time(self) -> float:
-        self._process_s += self._chance.expovariate(1 / PROCESS_S)
+        self._process_s += self._chance.pause(PROCESS_S)
         return self._process_s
 
     time = monotonic
@@ -226,6 +230,10 @@ def _compile_job(job: MapJob) -> Plan:
     return _plans[key]
 
 
+_decoded = lru_cache(4_096)(decode_progress)
+"""Each record is read by several processes, and again by each owner of its bucket."""
+
+
 class World:
     """Everything of one seed."""
 
@@ -244,7 +252,7 @@ class World:
         self.seed = seed
         self._wide = random.Random(f"wide {seed}").random() < WIDE_SHARE if wide is None else wide
         self.tracked = seed % TRACKED_EVERY == 0 if tracked is None else tracked
-        self.chance = random.Random(seed)
+        self.chance = Chance(seed)
         self._apart = random.Random(f"twice {seed}")
         self.scheduler = Scheduler(self.chance)
         weather = tune(Weather.draw(self.chance, seed))
@@ -403,6 +411,9 @@ class World:
             stack.enter_context(patch.object(mars.process.tasks, "compile_version", _compile))
             stack.enter_context(
                 patch.object(mars.adapters.memory.bulk, "plan_of_map", _compile_job)
+            )
+            stack.enter_context(
+                patch.object(mars.adapters.memory.progress, "decode_progress", _decoded)
             )
             stack.enter_context(
                 patch.object(mars.process.telemetry.member, "resident_bytes", lambda: 0)
@@ -600,7 +611,7 @@ class World:
 
     def shuffled(self, items: Iterable[Item]) -> list[Item]:
         """See `stepping.Steps`."""
-        return self.chance.sample(found := list(items), len(found))
+        return self.chance.shuffled(items)
 
     # ------------------------------------------------------------------------------ for people
 
