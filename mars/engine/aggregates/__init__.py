@@ -49,6 +49,7 @@ from mars.engine.aggregates.states import (
     merge_panes,
     merges_exactly,
     panes_of_window,
+    stacked,
     state_schema,
 )
 
@@ -87,5 +88,6 @@ __all__ = [
     "session_aggregates",
     "sessions_of",
     "split",
+    "stacked",
     "state_schema",
 ]

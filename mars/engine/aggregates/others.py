@@ -26,7 +26,7 @@ from mars.core.errors import TaskLimit
 from mars.core.plan import Plan, ValueType
 from mars.core.windows import Window
 from mars.core.windows.telling import called
-from mars.engine.aggregates.states import OTHERS, PANE, key_names, merge
+from mars.engine.aggregates.states import OTHERS, PANE, key_names, merge, stacked
 from mars.engine.evaluate.values import dtype_of
 
 OTHERS_KEY = "__other__"
@@ -60,7 +60,7 @@ def limited_window(plan: Plan, window: Window, panes: Sequence[pl.DataFrame]) ->
     groups and the task does not fold.
     """
     start = pl.lit(window.start_ms, pl.Int64).alias(PANE)
-    whole = merge(plan, [pl.concat(panes).with_columns(start)])
+    whole = merge(plan, [stacked(panes).with_columns(start)])
     folding = [plan.folds and bool(pane.get_column(OTHERS).any()) for pane in panes]
     if any(folding):
         whole = _without_divided(plan, whole, panes, folding)

@@ -203,9 +203,23 @@ def merge(plan: Plan, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     schema = state_schema(plan)
     if not frames:
         return pl.DataFrame(schema=schema)
-    states = pl.concat(frames) if len(frames) > 1 else frames[0]
+    states = stacked(frames)
     merged = in_panes(states, _group_names(plan), lambda groups: _merged(plan, states, groups))
     return columns(merged, schema)
+
+
+STACKED_MAX = 64
+"""Frames: to hand so few to polars takes up to eight times as long as to put them together."""
+
+
+def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The rows of all frames, of which there is at least one: what `concat` makes of them."""
+    if len(frames) > STACKED_MAX:
+        return pl.concat(frames)
+    whole = frames[0].clone()
+    for frame in frames[1:]:
+        whole.vstack(frame, in_place=True)
+    return whole
 
 
 def panes_of_window(frame: pl.DataFrame, window: Window) -> pl.DataFrame:

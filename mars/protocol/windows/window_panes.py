@@ -12,7 +12,7 @@ from mars.core.plan import Plan
 from mars.core.types import Bucket, Entry, Lane, PaneRows, Partial, Range, RowCounts, Sequence64
 from mars.core.windows import OPEN_PANES_MAX, Window
 from mars.core.windows.telling import too_many_open
-from mars.engine.aggregates import in_pane, limited, limited_window
+from mars.engine.aggregates import in_pane, limited, limited_window, stacked
 from mars.engine.codec.states import encode_states
 from mars.engine.codec.streams import UnreadStates, read
 from mars.engine.finishing import Finished
@@ -190,6 +190,6 @@ class WindowPanes:
         )
         needed = self.needed(through, self.open.keys() - rows.keys())
         ranges = tuple(Range(lane, min(needed[lane], at), at) for lane, at in through.items())
-        encoded = encode_states(pl.concat(parts)) if parts else b""
+        encoded = encode_states(stacked(parts)) if parts else b""
         partial = Partial(bucket, RowCounts(), panes, encoded)
         return Entry(seq, self.plan.version, ranges, partial)
