@@ -394,6 +394,8 @@ class ReducerLoop:
             tracing.committed(self._log, event.committed.progress)
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
+        if not instructions:
+            return
         self._chores.do(*(one for one in instructions if isinstance(one, Chore)))
         for instruction in instructions:
             self._do(instruction)

@@ -100,7 +100,9 @@ class MemoryPartition:
     @property
     def stable_end(self) -> int:
         """The last stable offset: readers of committed records see what lies below."""
-        return min((first for _transaction, first in self._open.values()), default=self.end)
+        if not self._open:
+            return self.end
+        return min(first for _transaction, first in self._open.values())
 
     def committed(self, first: int, end: int) -> list[StoredRecord]:
         """The committed records at `[first, end)`."""

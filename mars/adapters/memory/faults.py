@@ -23,7 +23,7 @@ class Faults:
 
     def take(self, method: str) -> bool | None:
         """How this call fails: True before it takes effect, False after, None not at all."""
-        planned = self._planned[method]
+        planned = self._planned.get(method)
         return planned.popleft() if planned else None
 
     def error(self, method: str, *, before: bool) -> Unavailable:

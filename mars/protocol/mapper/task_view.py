@@ -38,11 +38,6 @@ class TaskView:
         """The task's name."""
         return self.task.name
 
-    @property
-    def idle_after_ms(self) -> int:
-        """How long a lane must be silent to be idle."""
-        return self.task.begun()[-1][1].options.idle_after_ms
-
     def updated(self, task: RunnableTask) -> TaskView:
         """Take a newer definition; the head is asked for again."""
         self._take(task)
@@ -61,6 +56,8 @@ class TaskView:
             one.options.watermark is WatermarkScope.BUCKET or one.maps_in_order for one in plans
         )
         begun = definition.begun
+        self.idle_after_ms = plans[-1].options.idle_after_ms if plans else 0
+        """How long a lane must be silent to be idle."""
         self._only = begun[0].version if len(begun) == len(plans) == 1 else None
         """The version of all rows."""
         self._mappers_alone = not definition.catch_up

@@ -75,6 +75,9 @@ class NextCommit:
         return bool(self.tasks or self.gone)
 
 
+_NOTHING = NextCommit()
+
+
 class CommitPlan:
     """Chooses among the tasks (`parts`) of a bucket, which come and go during a term."""
 
@@ -130,10 +133,10 @@ class CommitPlan:
         """Whose windows to commit now; what takes long only where it is the bucket's turn."""
         first = self._drafting.first(self._now_ms, due, self._parts)
         if first is not None and not first:
-            return NextCommit()
+            return _NOTHING
         chosen = list(first or self._next_of(due, in_turn=in_turn))
         if not chosen:
-            return NextCommit()
+            return _NOTHING
         for name in chosen:
             self._over_since_ms.pop(name, None)
         to_merge = self._crowded() | self._long_open()

@@ -252,6 +252,8 @@ class BucketOwner:
         )
 
     def _commit(self, choice: NextCommit) -> list[Instruction]:
+        if not choice:
+            return []
         parts = self.term.parts
         done = [self.term.attempt(name, parts[name].prepare) for name in choice.tasks]
         troubles: list[Instruction] = [one for one in done if isinstance(one, FailTask)]

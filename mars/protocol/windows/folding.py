@@ -142,7 +142,7 @@ class Folding:
         """
         ledger = self.input.ledger
         emitted = ledger.counted - self.state.commits.rows_after(closed) + ahead_rows
-        return replace(ledger, emitted=emitted)
+        return ledger if emitted == ledger.emitted else replace(ledger, emitted=emitted)
 
     def committed(self, frontier: Frontier, ledger: Ledger) -> bool:
         """The progress record with these values is durable: forget what it closed for good.
