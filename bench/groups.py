@@ -188,12 +188,13 @@ def _measured(
         due = sum(rows for start, rows in sent.windows.items() if start <= starts[-1])
         give_up_s = time.time() + CLOSES_S
         watch.until(lambda: watch.emitted() >= due or time.time() >= give_up_s)
+        ends = watch.end()
     finally:
         large.stop()
         small.stop()
         watch.close()
     say("All is over; reading what the large task has emitted.")
-    found = Found.read(topics)
+    found = Found.read(topics, ends)
     return _report(asked, about, starts, sent, watch, found)
 
 
@@ -266,10 +267,18 @@ class _Watch:
             for message in messages:
                 end_ms = msgspec.json.decode(message.value() or b"", type=_SmallRow).window_end
                 self.late_s[end_ms] = now_s - end_ms / 1000 - DELAY_S
-            committed = self._topics.ends_of(_results(MANY), self._partitions)
-            self.commits.append(Sample(time.time(), 0, {}, {}, committed))
+            self._commit()
             if not self.looks or time.time() - self.looks[-1].at_s >= LOOK_S:
                 self._look()
+
+    def _commit(self) -> None:
+        committed = self._topics.ends_of(_results(MANY), self._partitions)
+        self.commits.append(Sample(time.time(), 0, {}, {}, committed))
+
+    def end(self) -> Mapping[int, int]:
+        """Up to where the large task's results are committed now."""
+        self._commit()
+        return self.commits[-1].committed
 
     def _look(self) -> None:
         task = self._client.task(MANY)
@@ -335,13 +344,14 @@ class Found:
     last: dict[int, dict[int, int]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, topics: Topics) -> Found:
-        """All of it. Raises TimeoutError, KafkaException."""
+    def read(cls, topics: Topics, ends: Mapping[int, int]) -> Found:
+        """All before `ends`. Raises TimeoutError, KafkaException."""
         found = cls()
-        topic = _results(MANY)
-        for messages in topics.read(topic, topics.ends(topic)):
-            places = ((one.partition() or 0, one.offset() or 0) for one in messages)
-            found.add(places, (message.value() or b"" for message in messages))
+        for messages in topics.read(_results(MANY), ends):
+            read = [((one.partition() or 0, one.offset() or 0), one) for one in messages]
+            known = [(place, one) for place, one in read if place[1] < ends[place[0]]]
+            values = (one.value() or b"" for _place, one in known)
+            found.add((place for place, _one in known), values)
         return found
 
     def add(self, places: Iterable[tuple[int, int]], values: Iterable[bytes]) -> None:

@@ -19,7 +19,7 @@ import polars as pl
 from confluent_kafka import Producer
 
 from bench.rows import KEY_HASH_SEED, key_hash
-from bench.topics import Topics
+from bench.topics import Topics, produce
 from mars.core.plan import Format
 from mars.local.flows import Flows
 
@@ -213,12 +213,7 @@ def _send(producer: Producer, plan: LoadPlan, partition: int, rows: list[bytes])
     size = plan.rows_per_message
     messages = rows if size == 1 else _joined(rows, size)
     for message in messages:
-        while True:
-            try:
-                producer.produce(plan.topic, message, partition=partition)
-                break
-            except BufferError:
-                producer.poll(0.1)  # it waits for the broker, so do we
+        produce(producer, plan.topic, message, partition)
     producer.poll(0)
     return len(messages)
 

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from bench.distinct import Distinct
 from bench.errors import BenchError
 from bench.narrow import NarrowFlows
+from bench.topics import produce
 from bench.wandering import Keyed, Keys
 from mars.core.plan import FieldType
 from mars.local.flows import Flows
@@ -131,7 +132,7 @@ def _send(pace: Pace, parent: Connection) -> None:
             behind_s = max(behind_s, due / pace.rate - TICK_S)
             for at in range(0, due, pace.rows_per_message):
                 message = b"\n".join(rows[at : at + pace.rows_per_message])
-                producer.produce(pace.topic, message, partition=messages % pace.partitions)
+                produce(producer, pace.topic, message, messages % pace.partitions)
                 messages += 1
             windows.update(int(row[_STAMP]) // pace.window_ms * pace.window_ms for row in rows)
             sent += due

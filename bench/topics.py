@@ -15,6 +15,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
+    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -127,6 +128,15 @@ def _until(consumer: Consumer, topic: str, wanted: Mapping[int, int]) -> Iterato
             yield checked(messages)
         elif time.monotonic() > deadline:
             raise TimeoutError(f"{topic} could not be read to its end within {SILENCE_S:.0f} s")
+
+
+def produce(producer: Producer, topic: str, message: bytes, partition: int) -> None:
+    """Hand a message over, once there is room for it."""
+    while True:
+        try:
+            return producer.produce(topic, message, partition=partition)
+        except BufferError:
+            producer.poll(0.1)  # it waits for the broker, so do we
 
 
 def checked(messages: list[Message]) -> list[Message]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
+from confluent_kafka import Producer
 
 from bench.distinct import stream
 from bench.environment import environment
@@ -23,6 +27,7 @@ from bench.groups import (
 )
 from bench.pacing import Pace, rows_of
 from bench.tables import MIB
+from bench.topics import Topics, produce
 from mars.cli import EXIT_USAGE, run
 from mars.core.plan import FieldType, Format, Stream
 from mars.core.types import TaskName
@@ -43,6 +48,28 @@ def test_each_row_has_a_key_of_its_own(keys: FieldType, kind: type) -> None:
     assert all(row.keys() == {"timestamp", "id", "bytes"} for row in rows)
 
 
+class FullProducer:
+    """Has no room until it was polled."""
+
+    def __init__(self) -> None:
+        self.room = False
+        self.sent: list[tuple[str, bytes, int]] = []
+
+    def produce(self, topic: str, message: bytes, *, partition: int) -> None:
+        if not self.room:
+            raise BufferError
+        self.sent.append((topic, message, partition))
+
+    def poll(self, _timeout: float) -> None:
+        self.room = True
+
+
+def test_a_message_waits_for_room_in_the_producer() -> None:
+    producer = FullProducer()
+    produce(cast("Producer", producer), "many", b"row", 3)
+    assert producer.sent == [("many", b"row", 3)]
+
+
 @pytest.mark.parametrize(
     ("sql", "made"),
     [(sql_of(60), stream("many", Format.NDJSON, FieldType.INT64)), (FEW_SQL, flows.stream())],
@@ -51,17 +78,40 @@ def test_queries_can_be_compiled(sql: str, made: Stream) -> None:
     compile_task(sql, task=TaskName("t"), version=1, stream_of=lambda _name: made, options={})
 
 
+def value(start: int, key: str | int, count: int) -> bytes:
+    return msgspec.json.encode({"window_start": start, "window_end": 0, "id": key, "rows": count})
+
+
 def found(*results: tuple[int, int, str | int, int]) -> Found:
     """Of a window's start, an offset, a key and a count each, all in one partition."""
     made = Found()
     made.add(
         ((0, offset) for _start, offset, _key, _count in results),
-        (
-            msgspec.json.encode({"window_start": start, "window_end": 0, "id": key, "rows": count})
-            for start, _offset, key, count in results
-        ),
+        (value(start, key, count) for start, _offset, key, count in results),
     )
     return made
+
+
+class Emitted:
+    """A topic of three results in one partition."""
+
+    def read(self, topic: str, _ends: Mapping[int, int]) -> list[list[SimpleNamespace]]:
+        assert topic == "mars.results.many"
+        return [
+            [
+                SimpleNamespace(
+                    partition=lambda: 2, offset=lambda at=at: at, value=lambda: value(0, 7, 1)
+                )
+                for at in range(3)
+            ]
+        ]
+
+
+def test_what_was_committed_after_the_last_look_is_not_read() -> None:
+    made = Found.read(cast("Topics", Emitted()), {2: 2})
+    assert made.last == {0: {2: 1}}
+    assert made.rows == {0: 2}
+    assert made.groups(0) == 1
 
 
 def test_a_window_is_exact_when_each_key_came_once_and_counts_one_row() -> None:
