@@ -23,9 +23,9 @@ def now_ms() -> int:
 
 @dataclass(slots=True)
 class _Lane:
-    """What is known of one lane of one task."""
+    """What is known of one lane of one task: in which life of it, which is of one of the store."""
 
-    epoch: StoreEpoch
+    life: tuple[StoreEpoch, int]
     offset: int
     row_seen_ms: int
 
@@ -98,24 +98,29 @@ class Watch:
             return []
         idle_after_ms = task.begun()[-1][1].options.idle_after_ms
         ends = look.ends.get(topic_of(task), {})
+        life = head.epoch, task.definition.first_version
         found = []
         for partition, offset in lanes_of(task, head).items():
             lane = live_lane(partition)
-            seen_ms = self._seen(name, lane, head.epoch, offset, now)
+            if task.definition.version_at(lane, offset)[0] not in task.plans:
+                continue  # how long it must be silent those know who can compile it
+            seen_ms = self._seen(name, lane, life, offset, now)
             at_end = partition in ends and offset >= ends[partition]
             if at_end and now - seen_ms >= idle_after_ms:
                 version = task.definition.begun[-1].version
                 found.append(IdleLease(name, head.epoch, lane, offset, version))
         return found
 
-    def _seen(self, name: TaskName, lane: Lane, epoch: StoreEpoch, offset: int, now: int) -> int:
+    def _seen(
+        self, name: TaskName, lane: Lane, life: tuple[StoreEpoch, int], offset: int, now: int
+    ) -> int:
         """When rows last came: now, if somebody else has moved the lane, or it began anew.
 
         A look that is older than our own last batch says nothing.
         """
         known = self._lanes.get((name, lane))
-        if known is None or known.epoch != epoch or offset > known.offset:
-            self._lanes[name, lane] = known = _Lane(epoch, offset, now)
+        if known is None or known.life != life or offset > known.offset:
+            self._lanes[name, lane] = known = _Lane(life, offset, now)
         return known.row_seen_ms
 
     # ------------------------------------------------------------------------------ for people

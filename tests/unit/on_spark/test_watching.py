@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mapper.on_spark.planning import RoundLook
 from mapper.on_spark.watching import REFUSED_FOR_MS, Watch
 from mars.core.types import Range, TaskName, live_lane
 from mars.protocol.ports import Backpressure, TaskPaused
-from tests.unit.machines.mapping_world import EPOCH, TOPIC, Mapped, make_task, row
+from tests.unit.machines.mapping_world import EPOCH, TOPIC, Mapped, make_task, make_version, row
 from tests.unit.on_spark.spark_world import SparkWorld
 
 P0, P1 = live_lane(0), live_lane(1)
@@ -78,6 +81,33 @@ def test_a_lane_that_somebody_else_moves_is_busy() -> None:
     mapped = Mapped((Range(P0, 50, 51),), {}, ())
     world.store.append(TaskName("a"), EPOCH, 1, mapped)
     assert silent(world) == [P1]
+
+
+def test_a_lane_of_a_task_made_anew_under_the_name_is_silent_only_since_then() -> None:
+    world = world_at_its_end()
+    world.now_ms += IDLE_AFTER_MS
+    anew = make_task("a", make_version(2, {}))
+    anew = replace(anew, definition=replace(anew.definition, first_version=2))
+    head = world.look().heads[TaskName("a")]
+    assert head is not None
+    head = replace(head, version=2, offsets={P0: 0, P1: 0})
+    look = RoundLook({anew.name: anew}, {anew.name: head}, {TOPIC: {0: 0, 1: 0}})
+
+    assert world.watch.looked(look) == []
+    world.now_ms += IDLE_AFTER_MS
+    assert [lease.lane for lease in world.watch.looked(look)] == [P0, P1]
+
+
+def test_a_lane_whose_version_does_not_compile_here_is_left_to_other_mappers() -> None:
+    """They know how long it must be silent by that version."""
+    world = world_at_its_end()
+    task = world.tasks[TaskName("a")]
+    versions = (*task.definition.versions, make_version(2, {P0: 50}))
+    definition = replace(task.definition, versions=versions)
+    world.tasks[task.name] = replace(task, definition=definition)
+    world.now_ms += IDLE_AFTER_MS
+
+    assert silent(world) == []
 
 
 def test_a_look_older_than_our_own_batch_does_not_make_the_lane_busy() -> None:
