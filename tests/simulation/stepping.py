@@ -94,10 +94,10 @@ class Stepping:
         return found
 
     def _stepping(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        world, service = self._world, self._service
+        world, service, asked = self._world, self._service, f"{self._service}.{name}"
 
         def call(*arguments: Any, **named: Any) -> Any:
-            fate = world.step(f"{service}.{name}", lossy=True)
+            fate = world.step(asked, lossy=True)
             if fate is Fate.LOST or world.down(service):
                 raise Unavailable(service, f"simulated: {name} did not arrive")
             answer = method(*arguments, **named)

@@ -617,10 +617,10 @@ class World:
 
     def note(self, text: str) -> None:
         """A line of the trace."""
-        noted = self.scheduler.now_ms, self.scheduler.running_name, text
-        self._lines.append(noted)
+        scheduler = self.scheduler
+        self._lines.append((scheduler.now_ms, scheduler.running_name, text))
         if self._tell is not None:
-            self._tell(_line(*noted))
+            self._tell(_line(*self._lines[-1]))
 
 
 def _line(now_ms: int, strand: str, text: str) -> str:

@@ -110,6 +110,8 @@ class MemoryPartition:
 
     def written(self, first: int, end: int) -> list[StoredRecord]:
         """All records at `[first, end)`, committed or not."""
+        if first >= end:
+            return []  # as of most polls
         low, high = (bisect_left(self.records, at, key=_offset_of) for at in (first, end))
         return self.records[low:high]
 

@@ -128,4 +128,7 @@ def as_seen(
     if strategy in {Strategy.WEIGHTED, Strategy.SPLIT} or not reducers:
         return dict(reducers)
     mean = fmean(load.capacity for load in reducers.values())
-    return {member: replace(load, capacity=mean) for member, load in reducers.items()}
+    return {
+        member: load if load.capacity == mean else replace(load, capacity=mean)
+        for member, load in reducers.items()
+    }
