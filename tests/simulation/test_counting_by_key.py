@@ -17,10 +17,14 @@ from itertools import accumulate
 
 import pytest
 
-from mars.core.types import Lane, Topic
+from mars.core.types import Lane, Records, Topic
 from mars.core.windows import CountingByKey
+from mars.engine.kernel import decode, map_batch
+from mars.inspect import verifying_keys
+from mars.inspect.verifying_keys import AtHand, KeyRecount, pieces_of_keys
 from tests.simulation.test_counting import FILTERED, LANES, ROWS, Found, Run, all_expected
-from tests.unit.machines.reducing_rows import NAME, RowSpec
+from tests.unit.machines.reducing_rows import NAME, STREAM, RowSpec, message
+from tests.unit.machines.reducing_world import BUCKETS
 
 SEEDS = 10
 EXPIRE_S = 40
@@ -69,6 +73,46 @@ class KeyRun(Run):
                     row["window_last_offset"],
                     headers["mars-complete"] == b"1",
                 )
+        return found
+
+
+class VerifiedRun(KeyRun):
+    """The same, in which what has been emitted is computed again from the records now and then."""
+
+    def _step(self) -> None:
+        super()._step()
+        if self.chance.random() < 0.1:
+            self.check_records()
+
+    def check_records(self) -> int:
+        """How many windows of the newest version have been emitted: those that its records say."""
+        version = self.task.definition.versions[-1]
+        plan = self.task.plans[version.version]
+        known = [one for one in self.world.newest() if one.version == version.version]
+        records = {record.bucket: record for record in known}
+        recount = KeyRecount(plan, records, (), AtHand(frozenset(records)))
+        for piece in pieces_of_keys(version, records, map(int, LANES), records):
+            lane, first, number = piece.part.lane, piece.part.first, 0
+            while first < piece.part.next:
+                after = min(first + self.chance.randrange(1, 40), piece.part.next)
+                values = [message(row) for row in self.rows[lane][first:after]]
+                offsets = range(first, after)
+                batch = Records(lane, first, after, values, offsets, [-1] * len(offsets))
+                mapped = map_batch(plan, BUCKETS, decode(STREAM, plan.fields, batch), number)
+                recount.add(mapped, piece)
+                first, number = after, mapped.numbered[lane].next
+        computed, full = recount.rows()
+        found = {key: (value, key in full) for key, (_bucket, value) in computed.items()}
+        assert found == self._emitted_by(version.version)
+        return len(found)
+
+    def _emitted_by(self, version: int) -> dict[bytes | None, tuple[bytes | None, bool]]:
+        found = {}
+        for partition in self.world.broker.topics[Topic(f"mars.results.{NAME}")].partitions:
+            for record in partition.committed(0, partition.stable_end):
+                headers = dict(record.headers)
+                if int(headers["mars-version"]) == version:
+                    found[record.key] = record.value, headers["mars-complete"] == b"1"
         return found
 
 
@@ -164,6 +208,20 @@ def test_a_new_version_counts_anew_and_the_last_windows_come_as_they_are(
     assert len(run.task.definition.versions) == 2
     assert run.windows() == all_expected(run, expected)
     run.check_ledgers()
+
+
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+@pytest.mark.parametrize("seed", range(4))
+def test_records_and_rows_say_at_any_time_what_has_been_emitted(
+    monkeypatch: pytest.MonkeyPatch, seed: int, shape: int
+) -> None:
+    """As `mars verify` computes it again, with as much or little at once as it likes."""
+    chance = random.Random(seed)
+    monkeypatch.setattr(verifying_keys, "ROWS_WAITING_MAX", chance.choice((0, 60, 10_000)))
+    run = VerifiedRun(chance, SHAPES[shape])
+    run.run(version_after=chance.choice((None, 10)))
+
+    assert run.check_records()
 
 
 def test_keys_fall_silent_and_stores_are_lost_on_the_way() -> None:
