@@ -213,7 +213,12 @@ def _supervisor(
 ) -> Supervisor:
     data, logs = options.data, options.data / "logs"
     servers = [
-        ValkeyServer(data / "redis", options.redis_port, log=logs / "redis.log"),
+        ValkeyServer(
+            data / "redis",
+            options.redis_port,
+            log=logs / "redis.log",
+            log_bytes_max=settings.cluster.log_bytes_max,
+        ),
         ZooKeeperServer(data / "zookeeper", options.zookeeper_port, log=logs / "zookeeper.log"),
         KafkaServer(data / "kafka", options.kafka_port, log=logs / "kafka.log"),
     ]

@@ -43,8 +43,12 @@ FORMAT_S = 60
 CHECKPOINT = "bootstrap.checkpoint"
 """The features of a new Kafka cluster, in its data folder: the same in each of one release."""
 
-VALKEY_MEMORY = "1gb"
-"""Four tasks at their limit of `cluster.log_bytes_max`; past it, writes are refused."""
+FULL_TASKS = 4
+"""Tasks at their limit of `cluster.log_bytes_max` for which Valkey has room; past it, writes are
+refused."""
+
+VALKEY_BYTES_MIN = 2**30
+"""Its room at the least."""
 
 PROBE_S = 2.0
 """Longest answer to one question whether a server is there."""
@@ -249,15 +253,23 @@ class ZooKeeperServer(Child):
 class ValkeyServer(Child):
     """One Valkey without persistence: every start of it is empty.
 
-    `options` come after ours on its command line and win (`--appendonly yes`, `--maxmemory 8mb`).
+    It has room for FULL_TASKS with logs of `log_bytes_max`. `options` come after ours on its
+    command line and win (`--appendonly yes`, `--maxmemory 8mb`).
     """
 
     def __init__(
-        self, data: Path, port: int = 0, *, log: Path | None = None, options: Sequence[str] = ()
+        self,
+        data: Path,
+        port: int = 0,
+        *,
+        log: Path | None = None,
+        log_bytes_max: int = 0,
+        options: Sequence[str] = (),
     ) -> None:
         super().__init__("redis", "redis", log or data / "redis.log")
         self.data = data
         self.port = port or free_port()
+        self._memory = max(VALKEY_BYTES_MIN, FULL_TASKS * log_bytes_max)
         self._options = list(options)
 
     @property
@@ -274,7 +286,7 @@ class ValkeyServer(Child):
         return [
             *[find_valkey(), "--bind", HOST, "--port", str(self.port), "--dir", str(self.data)],
             *["--save", "", "--appendonly", "no"],
-            *["--maxmemory", VALKEY_MEMORY, "--maxmemory-policy", "noeviction"],
+            *["--maxmemory", str(self._memory), "--maxmemory-policy", "noeviction"],
             # Its title would hide the folder, by which a process left over is recognised.
             *["--set-proc-title", "no", "--daemonize", "no"],
             *self._options,
