@@ -17,8 +17,10 @@ from mars.engine.aggregates import (
     lift,
     merge,
     merge_panes,
+    stacked,
     state_schema,
 )
+from mars.engine.aggregates.states import STACKED_MAX
 from mars.engine.evaluate.values import dtype_of
 from tests.unit.codec.samples import COUNT, NAME, plan_of
 
@@ -178,3 +180,13 @@ def test_window_is_merged_from_its_panes() -> None:
         state_schema(plan),
     )
     assert merge_panes(plan, frame, Window(30, 10)).rows() == [(10, "a", 6), (10, "b", 8)]
+
+
+@pytest.mark.parametrize("count", [1, 2, STACKED_MAX, STACKED_MAX + 1])
+def test_frames_are_stacked_as_polars_concatenates_them(count: int) -> None:
+    """In their order, and what was given stays as it is."""
+    frames = [pl.DataFrame({"a": [number, None], "b": [[number], []]}) for number in range(count)]
+    whole = stacked(frames)
+    assert whole.equals(pl.concat(frames))
+    assert whole.n_chunks() == count
+    assert [frame.height for frame in frames] == [2] * count
