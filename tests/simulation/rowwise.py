@@ -86,6 +86,8 @@ def _filters() -> Sequence[tuple[Expression | None, Query]]:
     return [(_plan_of(query).filter, query) for query in (TUMBLING, FILTERED, LANDMARK)]
 
 
+PLANS_KEPT = 1_000
+
 _known: dict[int, tuple[Plan, bool]] = {}
 """By the plan's id, with the plan, so that no other one gets its id: to hash one takes longer."""
 
@@ -93,6 +95,8 @@ _known: dict[int, tuple[Plan, bool]] = {}
 def is_known(plan: Plan) -> bool:
     """Whether a plan is one of a query of `rows`, whatever its window and its limit."""
     if id(plan) not in _known:
+        if len(_known) == PLANS_KEPT:
+            _known.clear()
         _known[id(plan)] = plan, _is_known(plan)
     return _known[id(plan)][1]
 
