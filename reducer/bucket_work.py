@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 from mars.core.errors import Fenced, MarsError, TaskAtFault, Unavailable
-from mars.core.types import Bucket, MemberId, TaskName
+from mars.core.types import MemberId, TaskName
 from mars.process.life import ServiceHealth
 from mars.process.snapshots import read_snapshots
 from mars.process.telemetry import logs, tracing
@@ -27,11 +27,6 @@ from mars.protocol.reducer.events import (
 )
 from reducer.metering import Metering
 from reducer.serial_pool import SerialPool
-
-LARGE_ROWS = 100_000
-"""Result rows of a transaction, above which it is one at a time. A row that waits to be sent takes
-some 250 bytes, several times what it has as a state. And rows are handed over one by one, whatever
-bucket they are of: side by side, large transactions only hold up all small ones for longer."""
 
 LAST_COMMITS_S = 5.0
 """How long commits that are under way may take once the process is to stop."""
@@ -57,19 +52,10 @@ class BucketWork:
         self._metering = metering
         self._services = services
         self._pool = SerialPool(threads)
-        self._large: set[Bucket] = set()
-        """Those whose large transactions are under way."""
         self._log = logs.logger("reducer")
-
-    @property
-    def is_large(self) -> bool:
-        """Whether a large transaction is under way."""
-        return bool(self._large)
 
     def start(self, instruction: Slow) -> None:
         """Do it after everything else of the same bucket."""
-        if isinstance(instruction, CommitTransaction) and _rows(instruction) > LARGE_ROWS:
-            self._large.add(instruction.bucket)
         self._pool.submit(instruction.bucket, lambda: self._run(instruction))
 
     def close(self) -> None:
@@ -98,8 +84,6 @@ class BucketWork:
         except Exception as problem:  # noqa: BLE001 -- an unknown outcome like any other (R8)
             logs.error(self._log, "unexpected error", trace=True, bucket=instruction.bucket)
             outcome = self._failed(instruction, problem)
-        if isinstance(instruction, CommitTransaction):
-            self._large.discard(instruction.bucket)
         if outcome is not None:
             self._tell(outcome)
 
@@ -136,7 +120,3 @@ class BucketWork:
                 return None
             case _:
                 assert_never(instruction)
-
-
-def _rows(commit: CommitTransaction) -> int:
-    return sum(len(batch.values) for batch in commit.transaction.results)

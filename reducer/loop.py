@@ -228,8 +228,7 @@ class ReducerLoop:
 
     def _tick(self) -> None:
         """Every bucket closes what is closed quickly. Others close more until the turn is over, and
-        the next round begins with those that had none. None does while a large transaction is under
-        way, whose outcome begins a round.
+        the next round begins with those that had none.
         """
         begun_s = time.monotonic()
         buckets = deque(self._machine.buckets())
@@ -237,12 +236,10 @@ class ReducerLoop:
             buckets.rotate(-buckets.index(self._first))
         self._first = None
         for bucket in buckets:
-            is_large = self._work.is_large
-            in_turn = not is_large and time.monotonic() - begun_s < TURN_S
+            in_turn = time.monotonic() - begun_s < TURN_S
             if not in_turn and self._first is None:
                 self._first = bucket
-                if not is_large:
-                    self._inbox.put(None)
+                self._inbox.put(None)
             with self._turn, self._metering.busy(bucket):
                 instructions = self._machine.handle(Ticked(int(begun_s * 1000), bucket, in_turn))
             self._carry_out(instructions)

@@ -45,7 +45,6 @@ from mars.protocol.reducer.events import (
     Ticked,
 )
 from reducer.bells import LOOKS_PAUSE_S_MAX, RANG_S
-from reducer.bucket_work import BucketWork
 from reducer.loop import ReducerLoop
 
 ALL = [TaskName("a"), TaskName("b"), TaskName("c")]
@@ -277,36 +276,6 @@ def test_a_round_that_has_closed_windows_for_long_goes_on_where_it_stopped_in_th
     del turns[:]
     loop._tick()
     assert turns == [(2, True), (3, True), (0, False), (1, False)]
-
-
-def test_while_a_large_transaction_is_under_way_only_what_is_closed_quickly_is_closed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    turns: list[tuple[int, bool]] = []
-    large = [False]
-
-    class Large(Machine):
-        def buckets(self) -> tuple[Bucket, ...]:  # type: ignore[override]
-            return tuple(map(Bucket, range(3)))
-
-        def handle(self, event: Event) -> list[Any]:
-            if isinstance(event, Ticked):
-                turns.append((event.bucket, event.in_turn))
-                large[0] |= event.in_turn
-            return []
-
-    monkeypatch.setattr(BucketWork, "is_large", property(lambda _work: large[0]))
-    loop = made(Log(), Large())
-    for first in (0, 1, 2, 0):
-        loop._tick()
-        assert turns == [((first + at) % 3, at == 0) for at in range(3)]
-        assert loop._inbox.empty(), "the outcome begins the next round"
-        del turns[:]
-        loop._tick()
-        assert turns == [((first + at) % 3, False) for at in range(1, 4)]
-        assert loop._inbox.empty(), "it is still under way"
-        del turns[:]
-        large[0] = False
 
 
 def test_messages_that_cannot_be_unpacked_make_one_incident_of_a_task_and_partition() -> None:
