@@ -31,6 +31,8 @@ FLUSH_S = 30.0
 READY_S = 60.0
 """Longest start of the process: it makes the pieces of its rows first."""
 
+_DIED = "The producer has died; see its message above."
+
 _PREFIX = b'{"timestamp":'
 _STAMP = slice(len(_PREFIX), len(_PREFIX) + 13)
 """Where the generator puts a row's event time: 13 digits until the year 2286."""
@@ -95,7 +97,12 @@ class Pacer:
                 raise BenchError(silence)
             return self._ours.recv()
         except (EOFError, OSError) as error:
-            raise BenchError("The producer has died; see its message above.") from error
+            raise BenchError(_DIED) from error
+
+    def check(self) -> None:
+        """Raises BenchError when it has died: then no rows come."""
+        if not self._process.is_alive():
+            raise BenchError(_DIED)
 
     def stop(self) -> None:
         """End it whatever it does."""
@@ -106,11 +113,14 @@ class Pacer:
 
 @contextmanager
 def paced(pace: Pace) -> Iterator[None]:
-    """Rows go out all the while. Raises BenchError when they do not begin."""
+    """Rows go out all the while. Raises BenchError when they do not begin, or went out no more at
+    the end.
+    """
     pacer = Pacer(pace)
     pacer.begin()
     try:
         yield
+        pacer.finish()
     finally:
         pacer.stop()
 

@@ -23,7 +23,7 @@ from bench.clusters import cluster, watched_in
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.load import PARTITIONS
-from bench.pacing import Pace, paced
+from bench.pacing import Pace, Pacer
 from bench.plots import drawn
 from bench.processes import Watched, look
 from bench.results import FOLDER, save
@@ -72,12 +72,13 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SoakReport(msgspec.Struct, frozen=True, tag="soak"):
-    """One run. `rate`: rows a second."""
+    """One run. `rate`: rows a second; `rows`: how many were sent, None in older reports."""
 
     environment: Environment
     rate: int
     minutes: int
     samples: list[Memory]
+    rows: int | None = None
 
     @property
     def warm_s(self) -> float:
@@ -119,30 +120,41 @@ def soak_session(rate: int, minutes: int, say: Say, folder: Path = FOLDER) -> So
     with tempfile.TemporaryDirectory(prefix="mars-soak-") as data:
         options = ClusterOptions(data=Path(data), mappers=2, reducers=2, bulk=1)
         with cluster(options) as supervisor:
-            samples = _under_load(supervisor, rate, minutes * 60, say)
-    report = SoakReport(about, rate, minutes, samples)
+            samples, rows = _under_load(supervisor, rate, minutes * 60, say)
+    report = SoakReport(about, rate, minutes, samples, rows)
     return Soaked(report, save(report, NAME, folder, compact=True))
 
 
-def _under_load(supervisor: Supervisor, rate: int, seconds: float, say: Say) -> list[Memory]:
+def _under_load(
+    supervisor: Supervisor, rate: int, seconds: float, say: Say
+) -> tuple[list[Memory], int]:
+    """What was seen, and how many rows were sent meanwhile. Raises BenchError."""
     kafka = supervisor.addresses.kafka
     with Client(supervisor.addresses.api) as client:
         Topics(kafka).make(NAME, PARTITIONS)
         client.put_stream(NAME, declaration(NAME, Format.JSON))
         for name, sql in SQLS.items():
             client.create_task(name, sql)
-        with paced(Pace(kafka, NAME, PARTITIONS, rate, GROUPS, WINDOW_S * 1000)):
-            return _looks(watched_in(supervisor), seconds, say)
+        pacer = Pacer(Pace(kafka, NAME, PARTITIONS, rate, GROUPS, WINDOW_S * 1000))
+        pacer.begin()
+        try:
+            samples = _looks(watched_in(supervisor), pacer, seconds, say)
+            return samples, pacer.finish().rows
+        finally:
+            pacer.stop()
 
 
-def _looks(watched: Sequence[Watched], seconds: float, say: Say) -> list[Memory]:
-    """Raises BenchError when a process has ended: another one begins small again."""
+def _looks(watched: Sequence[Watched], pacer: Pacer, seconds: float, say: Say) -> list[Memory]:
+    """Raises BenchError when a process has ended: another one begins small again, and memory is
+    flat where no rows come.
+    """
     samples: list[Memory] = []
     begun_s, told_s = time.monotonic(), 0.0
     while (second := time.monotonic() - begun_s) < seconds:
         uses = look(watched)
         if ended := [one.name for one in watched if one.name not in uses]:
             raise BenchError(f"{', '.join(ended)} ended after {second:.0f} s; see its log.")
+        pacer.check()
         held = {name: use.memory.now_bytes for name, use in uses.items()}
         samples.append(Memory(round(second, 1), held))
         if second >= told_s:
@@ -196,6 +208,8 @@ def grids(report: SoakReport) -> list[Grid]:
         "flat",
     )
     title = f"Memory at {report.rate:,} rows/s over {report.minutes} minutes"
+    if report.rows is not None:
+        title += f", {report.rows:,} rows"
     return [Grid(title, columns, rows)]
 
 
