@@ -17,14 +17,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
-import numpy as np
 
 from bench.clusters import cluster
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.gaps import BUCKETS
 from bench.http_clients import Asked, ask
-from bench.measures import spread
+from bench.measures import spread_of
 from bench.pacing import Pace, paced
 from bench.results import save
 from bench.tables import Grid, markdown
@@ -195,7 +194,7 @@ def _measured(address: str, path: str, seconds: float, show: Show) -> PathFigure
 
 
 def _spread_ms(took_s: Sequence[float]) -> tuple[float, float]:
-    found = spread(np.array(took_s), np.ones(len(took_s), dtype=np.int64))
+    found = spread_of(took_s)
     return found.p50 * 1_000, found.p99 * 1_000
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bench.processes import Watched, look
+from bench.processes import Use, Watched, look
 from mars.local.cluster import ClusterOptions, running
 from mars.local.supervisor import Supervisor
 
@@ -47,8 +47,13 @@ class RoleUse:
 
 def uses_by_role(supervisor: Supervisor) -> dict[str, RoleUse]:
     """Of each role whose processes run, servers among them."""
+    return by_role(look(watched_in(supervisor)))
+
+
+def by_role(uses: Mapping[str, Use]) -> dict[str, RoleUse]:
+    """The same of processes by their names, which begin with their roles."""
     found: dict[str, RoleUse] = {}
-    for name, use in look(watched_in(supervisor)).items():
+    for name, use in uses.items():
         role = name.partition("-")[0]
         so_far = found.get(role, RoleUse())
         found[role] = RoleUse(so_far.cpu_s + use.cpu_s, so_far.memory + use.memory.now_bytes)

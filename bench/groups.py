@@ -22,12 +22,12 @@ import numpy as np
 import redis
 from confluent_kafka import Consumer, TopicPartition
 
-from bench.clusters import cluster, watched_in
+from bench.clusters import by_role, cluster, cores_of, watched_in
 from bench.distinct import stream
 from bench.environment import Environment, environment
 from bench.errors import BenchError
 from bench.load import PARTITIONS, ROWS_PER_MESSAGE
-from bench.measures import Sample, committed_s, spread
+from bench.measures import Sample, committed_s, spread_of
 from bench.pacing import Pace, Pacer, Sent
 from bench.processes import Use, look
 from bench.results import FOLDER, save
@@ -428,11 +428,7 @@ def _closed_s(start: int, window_s: int, commits: Sequence[Sample], found: Found
 
 def _cores(looks: Sequence[Look]) -> dict[str, float]:
     first, last = looks[0], looks[-1]
-    busy: dict[str, float] = {}
-    for name, use in last.uses.items():
-        role = name.partition("-")[0]
-        busy[role] = busy.get(role, 0.0) + use.cpu_s - first.uses[name].cpu_s
-    return {role: round(cpu_s / (last.at_s - first.at_s), 3) for role, cpu_s in busy.items()}
+    return cores_of(by_role(first.uses), by_role(last.uses), last.at_s - first.at_s)
 
 
 def _most_memory(looks: Sequence[Look]) -> dict[str, int]:
@@ -506,6 +502,6 @@ def apart(report: GroupsReport) -> tuple[list[float], list[float]]:
 def _spread_of(values: Sequence[float], *, p99: bool = True) -> str:
     if not values:
         return "none was"
-    found = spread(np.array(values, dtype=np.float64), np.ones(len(values), dtype=np.int64))
+    found = spread_of(values)
     told = (found.p50, found.p99, found.highest) if p99 else (found.p50, found.highest)
     return ", ".join(f"{one:.2f}" for one in told)

@@ -132,6 +132,11 @@ def rss_total_peak(samples: Sequence[Sample], names: Sequence[str]) -> int:
     )
 
 
+def spread_of(values: Sequence[float]) -> Spread:
+    """Percentiles of values that count once each."""
+    return spread(np.array(values, dtype=np.float64), np.ones(len(values), dtype=np.int64))
+
+
 def spread(values: npt.NDArray[np.float64], weights: npt.NDArray[np.int64]) -> Spread:
     """Percentiles of values that each count `weights` times: the nearest-rank ones.
 

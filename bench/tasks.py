@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from confluent_kafka import TopicPartition
 
 from bench.clusters import RoleUse, cluster, cores_of, uses_by_role
 from bench.environment import Environment, environment
 from bench.errors import BenchError
-from bench.measures import spread
+from bench.measures import spread_of
 from bench.pacing import Pace, paced
 from bench.results import FOLDER, save
 from bench.tables import MIB, Grid
@@ -272,7 +271,7 @@ def _heading(run: TasksRun) -> str:
 
 
 def _figures(run: TasksRun) -> dict[str, str]:
-    late = spread(np.array(run.late_s, dtype=np.float64), np.ones(len(run.late_s), dtype=np.int64))
+    late = spread_of(run.late_s)
     return {
         "cores, all processes": f"{sum(run.cores.values()):.2f}",
         **{f"cores, {role}": f"{busy:.2f}" for role, busy in sorted(run.cores.items())},
