@@ -189,6 +189,7 @@ def _measured(
         give_up_s = time.time() + CLOSES_S
         watch.until(lambda: watch.emitted() >= due or time.time() >= give_up_s)
         ends = watch.end()
+        small.finish()
     finally:
         large.stop()
         small.stop()
