@@ -376,6 +376,7 @@ def groups(
     Exit code 1: some window of it was not exact.
     """
     from bench import groups as many
+    from bench.groups_results import grids
     from bench.results import FOLDER
     from mars.core.plan import FieldType, Format
 
@@ -384,7 +385,7 @@ def groups(
     )
     done = many.groups_session(asked, messages().print, results or FOLDER)
     problems = done.report.problems
-    _print(done.report, many.grids(done.report), done.path, problems, as_json=as_json)
+    _print(done.report, grids(done.report), done.path, problems, as_json=as_json)
     return 1 if problems else 0
 
 

@@ -14,17 +14,8 @@ from confluent_kafka import Producer
 
 from bench.distinct import stream
 from bench.environment import environment
-from bench.groups import (
-    FEW_SQL,
-    Asked,
-    Found,
-    GroupsReport,
-    LargeWindow,
-    SmallWindow,
-    apart,
-    grids,
-    sql_of,
-)
+from bench.groups import FEW_SQL, Asked, Found, sql_of
+from bench.groups_results import GroupsReport, LargeWindow, SmallWindow, apart, grids
 from bench.pacing import Pace, rows_of
 from bench.tables import MIB
 from bench.topics import Topics, produce
