@@ -86,6 +86,18 @@ def words_of(wanted: WantedWindow | WantedNumber) -> str:
     return f"the window {moment(wanted.start_ms)}{until}"
 
 
+def no_rows(task: TaskName, wanted: object | None, thing: str = "window") -> str:
+    """What to say where there is nothing to verify; `wanted` ends a sentence about a `thing`."""
+    if wanted is not None:
+        return (
+            f"task {task} has no results of a {thing} that {wanted}: name a finished one, or none "
+            "for the last"
+        )
+    return (
+        f"no {thing} of task {task} can be verified yet: `mars why {task}` says what it waits for"
+    )
+
+
 def _difference(one: Difference) -> DifferentRow:
     return DifferentRow(
         kind=one.kind.value,

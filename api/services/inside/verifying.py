@@ -11,7 +11,7 @@ from api.services.inside.naming import AskedWindow, name_of, number_of_row, want
 from api.services.inside.progress import ProgressTail
 from api.services.inside.rereading import Rereading
 from api.services.inside.results import newest_revisions
-from api.services.inside.verification import Verified, words_of
+from api.services.inside.verification import Verified, no_rows, words_of
 from api.services.inside.verifying_keys import KeyVerifier
 from api.services.inside.verifying_sessions import SessionVerifier
 from api.services.inside.windows import WindowService
@@ -89,10 +89,7 @@ class VerifyService:
         wanted = self._last_finished(definition, plans) if named is None else named
         rows = self._rows(definition, plans, wanted, RESULT_ROWS_MAX)
         if not rows:
-            raise NotFound(
-                f"task {name} has no results of a window that {wanted}: name a finished "
-                "one, or none for the last"
-            )
+            raise NotFound(no_rows(definition.name, wanted))
         _check_scope(plans[version] for version in {row.version for row in rows} & plans.keys())
         return self._verified(definition, plans, rows, wanted)
 

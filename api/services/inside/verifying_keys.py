@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from api.services.context import Ports
 from api.services.inside.progress import ProgressTail
 from api.services.inside.rereading import NotReread, Rereading
-from api.services.inside.verification import Verified, words_of
+from api.services.inside.verification import Verified, no_rows, words_of
 from mars.client.answers import Verification
 from mars.core.definitions import TaskDefinition
 from mars.core.errors import Conflict, NotFound
@@ -55,7 +55,7 @@ class KeyVerifier:
         """Compute windows again and compare. Raises as `VerifyService.verify` does."""
         asked = self._asked(definition, plan, wanted)
         if not asked.rows:
-            raise NotFound(_no_rows(definition, wanted))
+            raise NotFound(no_rows(definition.name, wanted))
         if wanted is not None:
             name = wanted.name
             outcome = self._compared(asked, {name.partition})
@@ -115,10 +115,3 @@ class KeyVerifier:
             differences=compare(plan.version, [row for _name, row in rows], computed),
             miscounted=f" mars-complete is wrong in {counted(wrong, 'row')}." if wrong else "",
         )
-
-
-def _no_rows(definition: TaskDefinition, wanted: WantedNumber | None) -> str:
-    task = definition.name
-    if wanted is not None:
-        return f"task {task} has no results of a window that {wanted}: name a finished one"
-    return f"no window of task {task} can be verified yet: `mars why {task}` says what it waits for"

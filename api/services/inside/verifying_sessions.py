@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from api.services.context import Ports
 from api.services.inside.progress import ProgressTail
 from api.services.inside.rereading import NotReread, Rereading
-from api.services.inside.verification import Verified
+from api.services.inside.verification import Verified, no_rows
 from api.services.inside.windows import WindowService
 from mars.client.answers import Verification
 from mars.core.definitions import TaskDefinition
@@ -82,7 +82,7 @@ class SessionVerifier:
         records = self._progress.records(definition)  # before the results: all that it calls closed
         results = self._results(definition, plans, wanted)
         if not results.rows:
-            raise NotFound(_no_rows(definition, wanted))
+            raise NotFound(no_rows(definition.name, wanted, "session"))
         if not all(row.ranges for row in results.rows):
             raise Conflict(
                 "a session does not name the offsets it was counted from: somebody else wrote it"
@@ -222,12 +222,3 @@ def _newest_of(rows: Sequence[CommittedRow], most: int) -> tuple[Sequence[Commit
     left_out_ms = rows[most].window.end_ms
     chosen = [row for row in rows[:most] if row.window.end_ms > left_out_ms]
     return chosen or rows[:most], left_out_ms
-
-
-def _no_rows(definition: TaskDefinition, wanted: WantedWindow | None) -> str:
-    task = definition.name
-    if wanted is not None:
-        return f"task {task} has no results of a session that {wanted}: name a finished one"
-    return (
-        f"no session of task {task} can be verified yet: `mars why {task}` says what it waits for"
-    )
