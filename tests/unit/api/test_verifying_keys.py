@@ -7,65 +7,31 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from api.services.inside import rereading, verifying_keys
-from mars.core.types import Bucket, Entry, Lane, Records, Sequence64, TaskName, Topic
-from mars.engine.kernel import decode, map_batch
+from mars.core.types import Bucket, Topic
 from mars.inspect import verifying_keys as inspecting
 from mars.protocol.ports import CommittedRow, Progress, RowsRecord
 from mars.protocol.windows.folding import Folding
+from tests.unit.api.reducing import LANES, TASK, Reducers, Row, ask, change_at
 from tests.unit.api.twins import BUCKETS, World
 
-LANES = Lane("0"), Lane("1")
-TASK = TaskName("by_sip")
 SQL = (
     "SELECT sip, count(*) AS n, sum(bytes) AS bytes FROM flows WHERE sip <> 'x' GROUP BY sip {} "
     "WINDOWING {} ROWS SLIDE {} ROWS PER KEY EXPIRE 1 min"
 )
 
-Row = tuple[float, str]
-"""Seconds, and the key."""
 
-
-@dataclass
-class Reducers:
-    """What all buckets do with the rows of two partitions, batch by batch."""
-
-    world: World
-    foldings: list[Folding] = field(default_factory=list)
-    ends: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
-    emits: int = 0
-
-    def __post_init__(self) -> None:
-        plan = self.world.plan()
-        starts = dict(self.ends)
-        self.foldings = [Folding(plan, Bucket(one), starts) for one in range(BUCKETS)]
+class Buckets(Reducers):
+    """What all buckets do with the rows, batch by batch."""
 
     def batch(self, *rows: Row, partition: int = 0, silent: Sequence[int] = ()) -> None:
         """Rows are read, and committed by all buckets that are not silent."""
-        plan, lane = self.world.plan(), LANES[partition]
-        first = self.ends[lane]
-        values = [
-            json.dumps({"timestamp": int(at * 1000), "sip": sip, "bytes": first + place}).encode()
-            for place, (at, sip) in enumerate(rows)
-        ]
-        known = self.world.log.head([TASK])[TASK]
-        assert known is not None
-        number = known.rows.get(lane, 0)
-        self.world.run_batch(values, first=first, partition=partition)
-        for value in values:
-            self.world.broker.append(Topic("flows"), partition, value, timestamp_ms=-1)
-        self.ends[lane] = after = first + len(rows)
-        records = Records(lane, first, after, values, range(first, after), [-1] * len(values))
-        mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records), number)
-        self.emits += 1
-        for part in mapped.partials:
-            entry = Entry(Sequence64(self.emits), plan.version, mapped.ranges, part)
-            self.foldings[part.bucket].absorb(entry)
+        self.read(rows, partition)
         for bucket, folding in enumerate(self.foldings):
             if bucket not in silent:
                 self._commit(bucket, folding)
@@ -99,11 +65,11 @@ class Reducers:
         kafka.progress[Bucket(bucket)][-1] = replace(last, rows=rows)
 
 
-def started(world: World, size: int = 3, slide: int = 3, having: str = "") -> Reducers:
+def started(world: World, size: int = 3, slide: int = 3, having: str = "") -> Buckets:
     sql = SQL.format(having, size, slide)
     assert world.register(sql=sql, start="earliest").status_code == 201
     world.start_in_store()
-    return Reducers(world)
+    return Buckets(world)
 
 
 @pytest.fixture
@@ -114,12 +80,6 @@ def emitted(world: World) -> World:
     reducers.batch((6, "a"), (7, "b"), (8, "a"), (9, "c"))
     reducers.batch((90, "b"), (91, "a"), (92, "a"), (93, "a"))
     return world
-
-
-def ask(world: World, status: int = 200, **query: Any) -> Any:
-    answer = world.http.get("/v1/tasks/by_sip/verify", params=query)
-    assert answer.status_code == status, answer.text
-    return answer.json()
 
 
 def kinds(answer: Any) -> list[tuple[str, str, int]]:
@@ -134,10 +94,7 @@ def place_of(world: World, sip: str, number: int) -> int:
 
 def change(world: World, sip: str, number: int, **values: object) -> None:
     """Somebody changed a result."""
-    place = place_of(world, sip, number)
-    row = world.kafka.rows[place]
-    raw = json.dumps(json.loads(row.value) | values, separators=(",", ":")).encode()
-    world.kafka.rows[place] = replace(row, value=raw)
+    change_at(world, place_of(world, sip, number), **values)
 
 
 def test_the_newest_windows_are_equal_if_all_rows_before_make_them(emitted: World) -> None:
@@ -320,7 +277,7 @@ def test_rows_before_the_version_begins_are_not_read(world: World) -> None:
     starts = {LANES[0]: 5, LANES[1]: 0}
     world.begin_newest(starts=starts)
     world.start_in_store()
-    Reducers(world, ends=starts).batch((6, "b"), (7, "a"), (8, "a"))
+    Buckets(world, ends=starts).batch((6, "b"), (7, "a"), (8, "a"))
     answer = ask(world)
     assert (answer["equal"], answer["rows"], answer["source_rows"]) == (True, 1, 3)
     world.broker.partition(Topic("flows"), 0).truncate(5)

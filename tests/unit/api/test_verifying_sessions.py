@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,32 +13,18 @@ import pytest
 from api.services.inside import rereading, verifying_sessions
 from mars.adapters.kafka.read.rows import dead_letter
 from mars.adapters.kafka.wire import state_key
-from mars.core.types import Bucket, Entry, Lane, Range, Records, Sequence64, TaskName, Topic
+from mars.core.types import Bucket, Lane, Range, Topic
 from mars.engine.codec.snapshot import encode_snapshot, parts_checksum
-from mars.engine.kernel import decode, map_batch
 from mars.protocol.ports import CommittedRow, Frontier, Progress, Snapshot
 from mars.protocol.windows.folding import Folding
+from tests.unit.api.reducing import LANES, TASK, Reducers, Row, ask, change_at
 from tests.unit.api.twins import BUCKETS, World, problem
 
-LANES = Lane("0"), Lane("1")
 SQL = "SELECT {} count(*) AS n, sum(bytes) AS bytes FROM flows {} WINDOWING SESSION 10 s MAX 1 h"
 
-Row = tuple[float, str]
-"""Seconds, and the group."""
 
-
-@dataclass
-class Reducers:
-    """What all buckets do with the rows of two partitions, batch by batch."""
-
-    world: World
-    foldings: list[Folding] = field(default_factory=list)
-    ends: dict[Lane, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
-    emits: int = 0
-
-    def __post_init__(self) -> None:
-        plan = self.world.plan()
-        self.foldings = [Folding(plan, Bucket(one), dict(self.ends)) for one in range(BUCKETS)]
+class Buckets(Reducers):
+    """What all buckets do with the rows, batch by batch."""
 
     def batch(
         self, rows: Sequence[Row], level_s: float, *, partition: int = 0, silent: Sequence[int] = ()
@@ -46,23 +32,7 @@ class Reducers:
         """Rows are read, and what is over at a level is committed; not in buckets that are
         silent.
         """
-        plan, lane = self.world.plan(), LANES[partition]
-        first = self.ends[lane]
-        flows = [
-            {"timestamp": int(at * 1000), "sip": sip, "bytes": first + place}
-            for place, (at, sip) in enumerate(rows)
-        ]
-        self.world.run_batch(flows, first=first, partition=partition)
-        values = [json.dumps(flow).encode() for flow in flows]
-        for value in values:
-            self.world.broker.append(Topic("flows"), partition, value)
-        self.ends[lane] = after = first + len(rows)
-        records = Records(lane, first, after, values, range(first, after), [-1] * len(values))
-        mapped = map_batch(plan, BUCKETS, decode(plan.stream, plan.fields, records))
-        self.emits += 1
-        for part in mapped.partials:
-            entry = Entry(Sequence64(self.emits), plan.version, mapped.ranges, part)
-            self.foldings[part.bucket].absorb(entry)
+        self.read(rows, partition)
         for bucket, folding in enumerate(self.foldings):
             if bucket not in silent:
                 self._commit(bucket, folding, int(level_s * 1000))
@@ -104,7 +74,7 @@ class Reducers:
         entry = folding.snapshot(frontier)
         assert entry is not None
         parts = encode_snapshot(entry)
-        key = state_key(TaskName("by_sip"), 1, Bucket(bucket), 0)
+        key = state_key(TASK, 1, Bucket(bucket), 0)
         offset = self.world.broker.append(Topic("mars.state"), bucket, parts[0], key=key)
         merged = dict(frontier.merged)
         return Snapshot(merged, 0, len(parts), parts_checksum(parts), offset, offset)
@@ -114,10 +84,10 @@ def with_saved(needed: Mapping[Lane, int], snapshot: Snapshot) -> dict[Lane, int
     return {lane: max(at, snapshot.merged[lane]) for lane, at in needed.items()}
 
 
-def started(world: World, key: str = "sip,", group: str = "GROUP BY sip") -> Reducers:
+def started(world: World, key: str = "sip,", group: str = "GROUP BY sip") -> Buckets:
     assert world.register(sql=SQL.format(key, group), start="earliest").status_code == 201
     world.start_in_store()
-    return Reducers(world)
+    return Buckets(world)
 
 
 @pytest.fixture
@@ -130,23 +100,13 @@ def emitted(world: World) -> World:
     return world
 
 
-def ask(world: World, status: int = 200, **query: Any) -> Any:
-    answer = world.http.get("/v1/tasks/by_sip/verify", params=query)
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
 def kinds(answer: Any) -> list[tuple[str, int, str]]:
     return [(one["kind"], *one["key"]) for one in answer["differences"]]
 
 
 def change(world: World, key: list[object], **values: object) -> None:
     """Somebody changed a result."""
-    place = place_of(world, key)
-    row = world.kafka.rows[place]
-    value = json.loads(row.value) | values
-    raw = json.dumps(value, separators=(",", ":")).encode()
-    world.kafka.rows[place] = replace(row, value=raw)
+    change_at(world, place_of(world, key), **values)
 
 
 def place_of(world: World, key: list[object]) -> int:
